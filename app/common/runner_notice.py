@@ -41,8 +41,8 @@ def problems(where: Directory, runner: Runner) -> None:
     """A panel for each problem that a live runner reports. It comes and goes with its cause."""
     record = home.live_record(where)
     if runner.alive and record is not None:
-        for what, meaning, do in troubles(record):
-            messages.three_parts(what, meaning, do)
+        for what, meaning, do, amber in troubles(record):
+            messages.three_parts(what, meaning, do, amber=amber)
     blocked_reads(where)
 
 

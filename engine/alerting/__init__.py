@@ -11,6 +11,8 @@ login_refused             the same for a source that answers but refuses the log
 privileges_missing        the same for a source that refuses a statement for lack of privileges
 disk_filling              like lag, by the forecast of the destination's disk (`run.monitors.space`)
 disk_full                 at once; cleared when there is room, or once a later run is running
+store_away, store_refused after `for_s`, at most 30 s; cleared when the destination's store can be used, or once a later
+                          run is running
 helper_failed             at once, for the first helper thread that met an error (`pipeline.helpers`); cleared when all
                           work again, or once a later run is running
 route_unreachable         at once, for the first route that does not take an alert; cleared when all routes have taken

@@ -17,10 +17,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from engine.alerting.alert_words import away_words, failure_kind, patience_s, seconds_between, space_words
+from engine.alerting.alert_words import (
+    OF_STORE,
+    failure_kind,
+    outage_alert,
+    patience_s,
+    seconds_between,
+    space_words,
+)
 from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
 from engine.base.wording import plural, rows_differ, sentences
+from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_texts import remedy
@@ -43,8 +51,8 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.outage_causes import ALERTS as OUTAGES
-from engine.journal.outage_causes import replaced_by
 from engine.journal.sentences import behind, blocked, hidden, parked, written
+from engine.journal.store_events import StoreAway, StoreBack
 from engine.journal.verification_events import (
     ChangeLogsAudited,
     HiddenChanges,
@@ -89,9 +97,7 @@ class ActiveAlerts:
         self._silenced = silenced
         self._lag_rules = LagRules(settings)
         self._routes: dict[str, str] = {}  # failing, by name, and why
-        self._resnapshotted_s: dict[
-            str, float
-        ] = {}  # when a table was last resnapshotted in this run, without a request
+        self._resnapshotted_s: dict[str, float] = {}  # of the last one in this run that nobody requested, by table
         self.standing: dict[AlertName, Alert] = {alert.name: alert for alert in standing}
         self._crossed: dict[AlertName, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
@@ -100,7 +106,7 @@ class ActiveAlerts:
         self._now_s = 0.0
         self._at = ""
         self._helpers: set[str] = set()  # failing in this run
-        self._disk_full = False
+        self._unwritten: set[str] = set()  # kinds of alerts that this run has met and that have not ended
         self.unsaved = False
         """Whether the active alerts have changed since they were saved."""
 
@@ -128,14 +134,13 @@ class ActiveAlerts:
         self._running_since_s = self._now_s if running else None
         if running:
             yield from self._clear_watchdogs("A runner is alive.")
-            yield from (
-                *self._clear_helper_failed("A later run is running."),
-                *self._clear_disk_full("A later run is running."),
-            )
+            yield from self._clear_helper_failed("A later run is running.")
+            yield from self._clear_unwritten("A later run is running.")
 
-    def _freed(self, event: DiskFreed) -> Iterator[AlertNotice]:
-        self._disk_full = False
-        yield from self._clear_disk_full("There is room on the disk again.")
+    def _freed(self, event: DiskFreed | StoreBack) -> Iterator[AlertNotice]:
+        of_disk, room = isinstance(event, DiskFreed), "There is room on the disk again."
+        self._unwritten -= {"disk_full"} if of_disk else set(OF_STORE)
+        yield from self._clear_unwritten(room if of_disk else "The store can be used again.")
 
     def _recovered(self, event: HelperRecovered) -> Iterator[AlertNotice]:
         if event.helper in self._routes:
@@ -181,7 +186,8 @@ class ActiveAlerts:
         if event.error not in ("DiskFullError", "HelperError"):
             return
         if event.error == "DiskFullError":
-            self._disk_full, name = True, ("disk_full", None)
+            name = ("disk_full", None)
+            self._unwritten.add(name[0])
         else:
             self._helpers.add(event.helper or "")
             name = ("helper_failed", None)
@@ -192,9 +198,10 @@ class ActiveAlerts:
         if not self._helpers:
             yield from self._clear(("helper_failed", None), message, None)
 
-    def _clear_disk_full(self, message: str) -> Iterator[AlertNotice]:
-        if not self._disk_full:
-            yield from self._clear(("disk_full", None), message, None)
+    def _clear_unwritten(self, message: str) -> Iterator[AlertNotice]:
+        for kind in WRITE_ALERTS.values():
+            if kind not in self._unwritten:
+                yield from self._clear((kind, None), message, None)
 
     def _measured(self, event: LagMeasured) -> Iterator[AlertNotice]:
         at, limits = self._at, self._settings
@@ -231,11 +238,10 @@ class ActiveAlerts:
             yield from self._level("lag", lag_s, limit_s, self._at, over=over, text=text, table=glob)
 
     def _space(self, event: SpaceMeasured) -> Iterator[AlertNotice]:
-        full_in_s, limit_s, message = event.full_in_s, self._settings.disk_filling_s, space_words(event)
+        full_in_s, limit_s = event.full_in_s, self._settings.disk_filling_s
         over = full_in_s is not None and full_in_s < limit_s
-        yield from self._level(
-            "disk_filling", full_in_s, limit_s, self._at, over=over, text=(message, remedy("disk_filling"))
-        )
+        text = (space_words(event), remedy("disk_filling"))
+        yield from self._level("disk_filling", full_in_s, limit_s, self._at, over=over, text=text)
 
     def _level(
         self,
@@ -358,9 +364,8 @@ class ActiveAlerts:
         if count:
             self._resnapshotted_s[event.table] = self._now_s
         if name not in self.standing and count >= max(2, self._most_resnapshots // 4):
-            message = (
-                f"{event.table} had to be resnapshotted {count} times within an hour, last because: {event.reason}."
-            )
+            again = f"{event.table} had to be resnapshotted {count} times within an hour"
+            message = f"{again}, last because: {event.reason}."
             limit = float(self._most_resnapshots)
             yield self._raise(Alert(*name, float(count), limit, message, remedy(*name), self._at, self._at))
 
@@ -374,14 +379,16 @@ class ActiveAlerts:
         for kind in OUTAGES.values():
             yield from self._clear((kind, None), "The source can be reached again.", None)
 
-    def _away(self, event: SourceAway) -> Iterator[AlertNotice]:
-        name, seconds = (OUTAGES[event.cause], None), seconds_between(event.since, self._at)
-        for kind in OUTAGES.values():
-            if kind != name[0]:
-                yield from self._clear((kind, None), replaced_by(event.cause), None)
+    def _away(self, event: SourceAway | StoreAway) -> Iterator[AlertNotice]:
+        kind, others, text, replaced = outage_alert(event)
+        name, seconds = (kind, None), seconds_between(event.since, self._at)
+        if isinstance(event, StoreAway):
+            self._unwritten = (self._unwritten - set(OF_STORE)) | {kind}
+        for other in others:
+            yield from self._clear((other, None), replaced, None)
         if name not in self.standing and seconds >= patience_s(self._settings):
             hint = event.hint or remedy(*name)
-            yield self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
+            yield self._raise(Alert(*name, round(seconds, 1), None, text, hint, event.since, self._at))
         yield from self._repeat(self._at)
 
     def _ended(self, event: RunEnded) -> Iterator[AlertNotice]:
@@ -403,9 +410,8 @@ class ActiveAlerts:
             yield from self._clear((kind, None), message, None)
 
     def _clear_run_failed(self, at: str) -> Iterator[AlertNotice]:
-        if self._running_since_s is not None and self._now_s - self._running_since_s >= min(
-            self._settings.for_s, _WORKS_S
-        ):
+        works_s = min(self._settings.for_s, _WORKS_S)
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= works_s:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeat(self, at: str, names: Iterable[AlertName] | None = None) -> Iterator[AlertNotice]:
@@ -417,19 +423,13 @@ class ActiveAlerts:
             if name in waiting:
                 if not self._silenced(alert):
                     yield self._raise(replace(alert, announced=at))
-            elif self._must_repeat(alert, at):
+                continue
+            due = name not in self._crossed and self._silent_s(alert, at) >= self._settings.repeat_s
+            if due and not self._silenced(alert):
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
-    def _must_repeat(self, alert: Alert, at: str) -> bool:
-        if alert.name in self._crossed or self._silent_s(alert, at) < self._settings.repeat_s:
-            return False
-        return not self._silenced(alert)
-
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Seconds since the last announcement.
-
-        An earlier run's is known by the wall clock only; a future one counts as now.
-        """
+        """Seconds since the last announcement: an earlier run's by the wall clock, where a future one counts as now."""
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]
@@ -467,6 +467,8 @@ _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]
     ChunkUnparked: ActiveAlerts._unparked,  # noqa: SLF001
     ErrorReported: ActiveAlerts._error,  # noqa: SLF001
     DiskFreed: ActiveAlerts._freed,  # noqa: SLF001
+    StoreBack: ActiveAlerts._freed,  # noqa: SLF001
+    StoreAway: ActiveAlerts._away,  # noqa: SLF001
     HelperRecovered: ActiveAlerts._recovered,  # noqa: SLF001
     RunState: ActiveAlerts._run_state,  # noqa: SLF001
     RunConnected: ActiveAlerts._source,  # noqa: SLF001

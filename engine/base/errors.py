@@ -34,7 +34,10 @@ Secrets are removed on creation. The tree, with the command line's exit codes (d
     └── TransientError                1   worth a retry: timeouts, deadlocks
         ├── SourceAwayError           1   the source cannot be reached, or broke the connection
         ├── SchemaChangedError        1   a table was altered after its plan was made; the binlog will show how
-        └── DiskFullError             1   a disk is full; the pipeline waits until there is room
+        └── WriteOutageError          1   nothing can be written now; the pipeline waits until it can
+            ├── DiskFullError         1   a disk takes no files
+            ├── StoreUnreachableError 1   the store of the destination does not answer
+            └── StoreRefusedError     1   the store of the destination refuses the credentials
 """
 
 import errno
@@ -55,7 +58,8 @@ _FULL_TEXT = re.compile(
 """The texts of Arrow, deltalake (Rust) and Spark (Java): they contain the text of strerror(3), rarely the number."""
 _READ_ONLY = (errno.EROFS,)
 _READ_ONLY_TEXT = re.compile(r"(?i)Read-only file system|\bEROFS\b|\b(?:os error|errno) 30\b")
-_STORE_TEXT = re.compile(r"The store (?:does not answer|refuses the credentials): ")
+_AWAY_TEXT = re.compile(r"The store does not answer: ")
+_REFUSED_TEXT = re.compile(r"The store refuses the credentials: ")
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FORBIDDEN_TEXT = re.compile(r"(?i)Permission denied|Operation not permitted|\b(?:os error|errno) (?:1|13)\b")
 
@@ -88,13 +92,18 @@ def trace_ending(text: str) -> str:
 
 
 def is_store_away(error: BaseException | None) -> bool:
-    """Whether an error, or one of its causes, says that a store does not answer or refuses the credentials."""
-    return _says(error, (), _STORE_TEXT)
+    """Whether an error, or one of its causes, says that a store does not answer."""
+    return _says(error, (), _AWAY_TEXT, StoreUnreachableError)
+
+
+def is_store_refused(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that a store refuses the credentials."""
+    return _says(error, (), _REFUSED_TEXT, StoreRefusedError)
 
 
 def is_unwritable(error: BaseException | None) -> bool:
     """Whether a place takes no files now: a disk that is full or read-only, a store that cannot be used."""
-    return is_disk_full(error) or is_read_only(error) or is_store_away(error)
+    return is_disk_full(error) or is_read_only(error) or is_store_away(error) or is_store_refused(error)
 
 
 def _says(
@@ -314,8 +323,20 @@ class SchemaChangedError(TransientError):
     """A table was altered after its read was planned. The rows are discarded, and read again with the new columns."""
 
 
-class DiskFullError(TransientError):
-    """A disk is full, or a quota is used up. The pipeline waits, and continues by itself when there is room."""
+class WriteOutageError(TransientError):
+    """Nothing can be written now. The pipeline waits, and continues by itself when it can."""
+
+
+class DiskFullError(WriteOutageError):
+    """A disk is full or read-only, a quota is used up, or a folder may not be written."""
+
+
+class StoreUnreachableError(WriteOutageError):
+    """The store of the destination does not answer."""
+
+
+class StoreRefusedError(WriteOutageError):
+    """The store of the destination refuses the credentials: they are wrong, have expired or lack a permission."""
 
 
 class HelperError(TidemarkError):
@@ -357,7 +378,10 @@ ERRORS: dict[str, type[TidemarkError]] = {
         SourceAwayError,
         ConnectionLimitError,
         SchemaChangedError,
+        WriteOutageError,
         DiskFullError,
+        StoreUnreachableError,
+        StoreRefusedError,
         HelperError,
         NewerFormatError,
     )

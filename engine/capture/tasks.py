@@ -20,7 +20,6 @@ from engine.base import clock
 from engine.base.errors import (
     ConnectionLimitError,
     DecodeError,
-    DiskFullError,
     PreflightError,
     SchemaChangedError,
     SourceChangedError,
@@ -31,6 +30,7 @@ from engine.base.errors import (
     is_unwritable,
 )
 from engine.base.writable import write_fault
+from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.capture import reader_session as sessions
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
@@ -340,16 +340,23 @@ def _write_fault(folder: Folder) -> str:
     return write_fault(folder.path) if isinstance(folder, LocalFolder) else ""
 
 
+_WRITE_HINTS: Mapping[WriteCause, str] = {
+    "disk": "Make room in {folder}, or on the reader's own disk.",
+    "store_away": "If it lasts, make sure that the store runs, and that the reader's host reaches it.",
+    "store_refused": "Renew the credentials that the reader finds, or give them the permissions of docs/s3.md.",
+}
+
+
 def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError:
     """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
     if is_unwritable(error) or (is_forbidden(error) and _write_fault(request.folder)):
-        return DiskFullError(
+        cause = write_cause(error)
+        return WRITE_ERRORS[cause](
             f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder.url} on "
             f"{socket.gethostname()}: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-            hint=f"Make room in {request.folder.url}, or on the reader's own disk; a bucket must be reached with valid "
-            "credentials. The chunk is then read again.",
+            hint=f"{_WRITE_HINTS[cause].format(folder=request.folder.url)} The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",

@@ -4,9 +4,11 @@ It is the same for `status` and the console.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from engine.base import clock
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.destination.registry import destination_of
 from engine.ledger.state import State
@@ -25,15 +27,20 @@ _LATE = timedelta(seconds=30)
 
 
 def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, MissingEpochs]:
-    """By table, what its destination has lacked for too long. sink: None if it is not known."""
+    """By table, what its destination has lacked for too long. sink: None if it is not known.
+
+    Empty while a store does not answer: the pipeline's state says that.
+    """
     if sink is None or ledger.state is None:
         return {}
-    return find_missing_epochs(
-        destination_of(sink),
-        ledger.state,
-        list(ledger.kept_epochs()),
-        clock.utc_text(now - _LATE),
-    )
+    with suppress(StoreAwayError, StoreAccessError):
+        return find_missing_epochs(
+            destination_of(sink),
+            ledger.state,
+            list(ledger.kept_epochs()),
+            clock.utc_text(now - _LATE),
+        )
+    return {}
 
 
 def facts_of(

@@ -177,6 +177,21 @@ ALERTS: Mapping[str, AlertText] = {
         "it can be written again",
         "Free space on the disk, or make it writable again. The pipeline then continues by itself.",
     ),
+    "store_away": AlertText(
+        "Store away",
+        "the store of the destination has not answered for the duration of the rules, at most 30 s",
+        "the store can be used again",
+        "Check the store and the network. The pipeline waits without a limit, and then continues by itself. Nothing is "
+        "lost as long as the source keeps its binlog.",
+    ),
+    "store_refused": AlertText(
+        "Store refuses the credentials",
+        "the store of the destination has refused the credentials for the duration of the rules, at most 30 s",
+        "the store can be used again",
+        "Renew the credentials, or give them the permissions of docs/s3.md. Those of a role are renewed while the run "
+        "waits; after new ones in the environment, stop the run and start it again. Nothing is lost as long as the "
+        "source keeps its binlog.",
+    ),
     "disk_filling": AlertText(
         "Disk filling",
         "at the growth of the last day, the destination's disk is full sooner than the threshold",

@@ -8,6 +8,7 @@ from typing import Any
 import engine.journal.alert_events
 import engine.journal.connection_events
 import engine.journal.destination_events
+import engine.journal.store_events
 import engine.journal.verification_events
 import engine.journal.watch_events  # noqa: F401 - these add their events to EVENTS
 from engine.journal.events import EVENTS, Event, fields_of

@@ -1,7 +1,9 @@
-"""Why a run does not get what it needs from its source: by cause, the words and the alert. Pure."""
+"""Why a run does not get what it needs from its source, or cannot write: by cause, the words. Pure."""
 
 from collections.abc import Mapping
 from typing import Literal
+
+from engine.base.write_causes import WriteCause
 
 Cause = Literal["unreachable", "login", "privileges"]
 ALERTS: Mapping[Cause, str] = {
@@ -27,6 +29,14 @@ _REPLACED: Mapping[Cause, str] = {
 }
 
 
+_USUAL: WriteCause = "store_away"
+_UNWRITTEN: Mapping[WriteCause, str] = {
+    "disk": "A disk takes no files",
+    "store_refused": "The store of the destination refuses the credentials",
+    "store_away": "The store of the destination does not answer",
+}
+
+
 def cause_of(cause: object, *, refused: bool) -> Cause:
     """The cause in a `source.away`, or in `away` of `runner.json`. Older ones have only `refused`."""
     alert_cause: Cause = next((one for one in ALERTS if one == cause), "unreachable")
@@ -41,6 +51,11 @@ def outage(cause: Cause) -> str:
 def over_when(cause: Cause) -> str:
     """What ends the outage, as a clause: `When the source answers`."""
     return _ENDS[cause]
+
+
+def unwritten(cause: WriteCause) -> str:
+    """What keeps the run from writing: `The store of the destination does not answer`, also for an unknown cause."""
+    return _UNWRITTEN.get(cause, _UNWRITTEN[_USUAL])
 
 
 def replaced_by(cause: Cause) -> str:

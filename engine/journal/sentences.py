@@ -42,7 +42,8 @@ from engine.journal.events import (
     TableResumed,
     TableStateChanged,
 )
-from engine.journal.outage_causes import cause_of, outage
+from engine.journal.outage_causes import cause_of, outage, unwritten
+from engine.journal.store_events import StoreAway, StoreBack
 from engine.journal.verification_events import (
     ChangeLogKept,
     ChangeLogsAudited,
@@ -100,7 +101,7 @@ def failure(event: FailureEvent) -> str:
     return f"{named_chunks(numbers_of(event))}: {message}" if isinstance(event, ChunkFailed) else message
 
 
-def retry(event: ErrorReported | ChunkFailed | SourceAway) -> str:
+def retry(event: ErrorReported | ChunkFailed | SourceAway | StoreAway) -> str:
     """` – attempt 2, next in 4 s`; empty if nothing is retried."""
     seconds: float | None = event.retry_in_s
     if seconds is None:
@@ -298,6 +299,10 @@ def _away(event: SourceAway) -> str:
     return f"{outage(cause_of(event.cause, refused=event.refused))}{since}{retry(event)}{until}: {event.message or ''}"
 
 
+def _store_away(event: StoreAway) -> str:
+    return f"{unwritten(event.cause)} since {utc_time(event.since)}{retry(event)}: {event.message}"
+
+
 def _of(kind: type[E], sentence: Callable[[E], str]) -> dict[type[Event], Callable[[Any], str]]:
     """The sentence of a kind of event."""
     return {kind: sentence}
@@ -339,6 +344,8 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(ReadsBlocked, blocked),
     **_of(ChangeLogsAudited, lambda e: f"Audit: {audited(e)}"),
     **_of(DiskFreed, lambda e: f"The disk has space again, after {plural(e.attempts or 0, 'failure')}"),
+    **_of(StoreAway, _store_away),
+    **_of(StoreBack, lambda e: f"The store of the destination can be used again after {duration(e.seconds)}"),
     **_of(HelperRecovered, lambda e: f"{e.helper} works again, after {plural(e.errors or 0, 'error')}"),
     **_of(AlertCleared, lambda e: f"Alert cleared: {e.message}"),
     **_of(CommandRefused, lambda e: f"Refused {e.verb}: {e.message}"),

@@ -1,11 +1,16 @@
-"""Disks that take no files: the pipeline waits, reports it, and continues by itself once its folders can be written.
+"""Places that take no files: the pipeline waits, reports it, and continues by itself once its folders can be written.
 
-They are full or read-only, or a folder's permissions have changed.
+A disk is full or read-only, or a folder's permissions have changed; or the destination's store does not answer, or
+refuses the credentials.
 
-A component calls `failed` when it meets such a disk and `succeeded` when it gets through, each under its own name
-("ledger", "chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES`
-fits into each of its folders. If so, work continues, and shows whether that was enough. So an error is reported once
-per episode, not per try. Disks of remote workers cannot be probed: there, the next chunk is the probe.
+A component calls `failed` when it meets such a place and `succeeded` when it gets through, each under its own name
+("ledger", "chunks" …). The pipeline waits while any name is set, without a limit. Every `RETRY_S`, it checks if a file
+of `PROBE_BYTES` fits into each of its folders; a store is asked for a file, after longer and longer pauses. If all of
+them answer, work continues, and shows whether that was enough. So a disk's error is reported once per episode, not per
+try; a store's tries are journaled as those of the source are. Disks of remote workers cannot be probed: there, the next
+chunk is the probe.
+
+The cause that is shown is the worst (`WRITE_ERRORS`); as soon as a probe finds another one alone, it is that.
 """
 
 import os
@@ -13,28 +18,36 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from engine.base import clock
-from engine.base.errors import DiskFullError, is_forbidden, is_store_away, is_unwritable, trace_ending
+from engine.base.errors import DiskFullError, is_forbidden, is_unwritable, trace_ending
+from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
-from engine.pipeline.full_disks import fault_of, file_of, mount_of, room_on
+from engine.journal.store_events import StoreAway, StoreBack
+from engine.pipeline.full_disks import Fault, fault_of, file_of, mount_of, room_on
+from engine.pipeline.write_outage import WriteOutage
 from engine.store.folder import Folder
 
 RETRY_S = 1.0
-"""Seconds between two probes, and between two tries."""
+"""Seconds between two probes of disks, and between two tries; the first pause after a failed try of a store."""
+MAX_PAUSE_S = 10.0
+"""The longest pause between two tries of a store."""
 PROBE_BYTES = 1 << 20
 _EXPIRES_S = 60.0
 """A name expires if nobody reports it again for this long while work continues."""
+_WORST_FIRST = tuple(WRITE_ERRORS)
 T = TypeVar("T")
 
 
 class Disk:
-    """The disk state of one run. Thread-safe.
+    """The places that one run writes to. Thread-safe.
 
-    folders: must have room for files. full: called once per episode with the reason. freed: called at its end.
+    folders: must have room for files. full: called once per episode with the reason. freed: called at its end with the
+    reason.
     """
 
     def __init__(
@@ -42,7 +55,7 @@ class Disk:
         folders: Sequence[Path | Folder],
         journal: Journal,
         full: Callable[[str], None] = lambda _: None,
-        freed: Callable[[], None] = lambda: None,
+        freed: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._folders = folders
         self._local = [folder for folder in folders if isinstance(folder, Path)]
@@ -55,56 +68,88 @@ class Disk:
         self._failed_s = 0.0
         self._next_s = 0.0
         self._trying = False
-        self._attempts = 0
-        self.reason = ""
-        """Why the pipeline waits; empty while there is room."""
-        self.hint = ""
-        """What to do about it, with the folder."""
-        self.since = ""
-        """Since when: UTC text."""
+        self._met: set[WriteCause] = set()  # in this episode
+        self.outage: WriteOutage | None = None
+        """Why the pipeline waits; None while everything can be written."""
+
+    @property
+    def reason(self) -> str:
+        """Why the pipeline waits; empty while everything can be written."""
+        return self.outage.reason if self.outage else ""
 
     def takes(self, error: BaseException) -> bool:
-        """Whether an error is one to wait for: a disk is full or read-only, or a folder may not be written any more."""
-        return is_unwritable(error) or (is_forbidden(error) and not all(map(_room, self._folders)))
+        """Whether an error is one to wait for: a disk or a store takes no files, or a folder may not be written."""
+        return is_unwritable(error) or (is_forbidden(error) and not all(map(_room, self._local)))
 
     def failed(self, name: str, error: BaseException) -> None:
-        """Record that `name` failed because a disk took no file."""
+        """Record that `name` failed because a place took no file."""
         fault, place = fault_of(error), self._full_places(error)
+        found = self._found(name, error, fault, place)
         with self._lock:
-            first, now_s, what = not self._names, clock.monotonic_s(), ""
+            known, now_s, tried = self.outage, clock.monotonic_s(), self._trying
             self._names.add(name)
             self._failed_s = now_s
-            self._next_s = now_s + RETRY_S
             self._trying = False
-            self._attempts += 1
-            if first:
+            if known is None:
                 self._since_s = now_s
-                self._attempts = 1
-                self.since = clock.utc_text()
-                what = f"{name}: {_reason(error)}{_named(place, error)}"
-                self.reason = f"{fault.state} ({what})"
-                where = " or ".join(map(str, place or self._local)) or "its folders"
-                self.hint = fault.remedy.format(where=where)
-            reason, attempt = self.reason, self._attempts
-        if first:
-            error = DiskFullError(
-                f"{fault.message}: {what}",
-                detail="The pipeline waits. Nothing is lost: committed data is complete, "
-                "and the rest is read once there is room.",
-                hint=f"{self.hint} The pipeline then continues by itself.",
+                self._met = set()
+                shown = replace(found, attempt=1)
+            else:
+                worse = _WORST_FIRST.index(found.cause) < _WORST_FIRST.index(known.cause)
+                counts = tried or found.cause == "disk"  # readers that began before all fail for the same store
+                shown = replace(found if worse else known, since=known.since, attempt=known.attempt + counts)
+            new = shown.cause not in self._met
+            self._show(shown, waits=new or tried)
+        if shown.cause == "disk" and new:
+            self._report_disk(fault, name, place, error, shown)
+        elif shown.cause != "disk" and (new or tried):
+            self._report_store(shown, error)
+        if known is None:
+            self._full(shown.reason)
+
+    def _found(self, name: str, error: BaseException, fault: Fault, place: Sequence[Path]) -> WriteOutage:
+        where = " or ".join(map(str, place or self._local)) or "its folders"
+        reason = f"{fault.state} ({name}: {_reason(error)}{_named(place, error)})"
+        return WriteOutage(write_cause(error), reason, fault.remedy.format(where=where), clock.utc_text())
+
+    def _show(self, outage: WriteOutage, *, waits: bool = True) -> None:
+        self.outage = outage
+        self._met.add(outage.cause)
+        if waits:
+            self._next_s = clock.monotonic_s() + _pause_s(outage)
+
+    def _report_disk(
+        self, fault: Fault, name: str, place: Sequence[Path], error: BaseException, shown: WriteOutage
+    ) -> None:
+        full = DiskFullError(
+            f"{fault.message}: {name}: {_reason(error)}{_named(place, error)}",
+            detail="The pipeline waits. Nothing is lost: committed data is complete, "
+            "and the rest is read once there is room.",
+            hint=f"{shown.hint} The pipeline then continues by itself.",
+        )
+        self._journal.write(ErrorReported.of(full, attempt=1, retry_in_s=RETRY_S))
+
+    def _report_store(self, outage: WriteOutage, error: BaseException) -> None:
+        self._journal.write(
+            StoreAway(
+                since=outage.since,
+                attempt=outage.attempt,
+                retry_in_s=_pause_s(outage),
+                message=_reason(error),
+                hint=outage.hint,
+                cause=outage.cause,
             )
-            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
-            self._full(reason)
+        )
 
     def _full_places(self, error: BaseException) -> list[Path]:
         """The file that did not fit; if the error does not name it, the folders that take no files now."""
-        if is_store_away(error):
+        if write_cause(error) != "disk":
             return []
         file = file_of(error)
         return [file] if file is not None else [folder for folder in self._local if not _room(folder)]
 
     def succeeded(self, name: str) -> None:
-        """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
+        """Record that `name` got through. While the pipeline waits, that is older work and proves nothing."""
         if name in self._names and self._trying:
             self._drop_names({name})
 
@@ -117,26 +162,36 @@ class Disk:
             if now_s - self._failed_s > _EXPIRES_S:
                 self._drop_names(set(self._names))
             return False
-        if now_s < self._next_s:
-            return True
-        room = all(map(_room, self._folders))
         with self._lock:
-            self._trying = room
+            if now_s < self._next_s:
+                return True
+            self._next_s = now_s + MAX_PAUSE_S  # no other thread probes meanwhile
+        room = all(map(_room, self._local))
+        away = next((error for folder in self._folders if (error := _store_error(folder)) is not None), None)
+        with self._lock:
+            self._trying = room and away is None
             self._next_s = clock.monotonic_s() + RETRY_S
-        return not room
+        if away is not None and room:
+            self._still_away(away)
+        return not self._trying
 
-    def as_dict(self) -> dict[str, str | None]:
-        """Why the pipeline waits, what to do, and since when, for `runner.json`."""
-        if not self.reason:
-            return {"disk_full": None, "disk_full_hint": None, "disk_full_since": None}
-        return {"disk_full": self.reason, "disk_full_hint": self.hint, "disk_full_since": self.since}
+    def _still_away(self, error: OSError) -> None:
+        """Record a probe that failed for a store alone."""
+        found = self._found("probe", error, fault_of(error), ())
+        with self._lock:
+            if (known := self.outage) is None:
+                return
+            same = found.cause == known.cause
+            shown = replace(known if same else found, since=known.since, attempt=known.attempt + 1)
+            self._show(shown)
+        self._report_store(shown, error)
 
     def probe_now(self) -> None:
         """Probe at the next call of `holds`."""
         self._next_s = 0.0
 
     def retry_when_full(self, name: str, step: Callable[[], T], stopping: Callable[[], bool]) -> T:
-        """The result of a step, retried while a disk is full. Raises any other error, and the disk error on a stop."""
+        """The result of a step, retried while nothing can be written. Raises other errors, and that one on a stop."""
         while True:
             try:
                 result = step()
@@ -154,22 +209,29 @@ class Disk:
 
     def _drop_names(self, names: set[str]) -> None:
         with self._lock:
-            before = bool(self._names)
+            outage = self.outage
             self._names -= names
-            freed = before and not self._names
-            if freed:
-                self.reason = ""
-                self._trying = False
-            attempts, duration_s = self._attempts, clock.monotonic_s() - self._since_s
-        if freed:
-            self._journal.write(DiskFreed(attempts=attempts, duration_s=round(duration_s, 3)))
-            self._freed()
+            if outage is None or self._names:
+                return
+            self.outage = None
+            self._trying = False
+            met, seconds = self._met, round(clock.monotonic_s() - self._since_s, 3)
+        if "disk" in met:
+            self._journal.write(DiskFreed(attempts=outage.attempt, duration_s=seconds))
+        if met - {"disk"}:
+            self._journal.write(StoreBack(since=outage.since, seconds=seconds))
+        self._freed("there is space on the disk again" if "disk" in met else "the store can be used again")
 
 
-def _room(folder: Path | Folder) -> bool:
+def _pause_s(outage: WriteOutage) -> float:
+    """Seconds until the next try."""
+    if outage.cause == "disk":
+        return RETRY_S
+    return min(RETRY_S * float(2 ** min(outage.attempt - 1, 10)), MAX_PAUSE_S)
+
+
+def _room(folder: Path) -> bool:
     """Whether the folder has room for a probe file; True if it does not exist yet."""
-    if not isinstance(folder, Path):
-        return _answers(folder)
     if not folder.is_dir():
         return True
     probe = folder / f".tidemark-room-{uuid.uuid4().hex}"
@@ -186,18 +248,20 @@ def _room(folder: Path | Folder) -> bool:
     return True
 
 
-def _answers(folder: Folder) -> bool:
-    """Whether a store can be used. Nothing is written: a probe is made every few seconds."""
+def _store_error(folder: Path | Folder) -> OSError | None:
+    """Why a store cannot be used; None if it can. Nothing is written: a probe is made every few seconds."""
+    if isinstance(folder, Path):
+        return None
     try:
         folder.find(".tidemark-room")
     except OSError as error:
-        return not is_store_away(error)
-    return True
+        return error if is_unwritable(error) else None
+    return None
 
 
 def _named(places: Sequence[Path], error: BaseException) -> str:
     """The places and their disks: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`."""
-    if is_store_away(error):
+    if write_cause(error) != "disk":
         return ""
     if not places:
         return "; which disk is not known"

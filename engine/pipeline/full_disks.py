@@ -1,4 +1,4 @@
-"""Which file a disk did not take, on which disk it is, and why the disk took no more."""
+"""Why a disk or a store takes no files: in words, and which file a disk did not take, on which disk it is."""
 
 import os
 import re
@@ -9,19 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.base.errors import is_forbidden, is_read_only, is_store_away, trace_ending
+from engine.base.errors import is_forbidden, is_read_only, trace_ending
 from engine.base.wording import size
+from engine.base.write_causes import write_cause
 
 _PATH = re.compile(r"/[^\s'\":,;()]+")
 _READ_ONLY, _FORBIDDEN = re.compile(r"Read-only file system"), re.compile(r"Permission denied|Operation not permitted")
 
 
-_AWAY = re.compile(r"The store (?:does not answer|refuses the credentials): ")
-
-
 @dataclass(frozen=True)
 class Fault:
-    """Why a disk takes no files."""
+    """Why a disk or a store takes no files."""
 
     state: str
     """In a few words, such as `disk full`."""
@@ -36,37 +34,26 @@ READ_ONLY = Fault(
     "file system read-only", "A file system is read-only", "Find out why, and mount it read-write again: {where}."
 )
 FORBIDDEN = Fault("no permission to write", "A folder may not be written", "Let the runner's user write to {where}.")
-
-
 STORE_AWAY = Fault(
-    "store of the destination away",
+    "store away",
     "The store of the destination does not answer",
-    "Make sure that it runs and that this host reaches it.",
+    "Nobody must act, unless it lasts: then make sure that the store runs, and that this host reaches it.",
 )
 STORE_REFUSES = Fault(
-    "store of the destination refuses",
+    "credentials refused",
     "The store of the destination refuses the credentials",
-    "Renew the credentials that the runner finds in its environment or gets from its machine's role, "
-    "or give them the permissions of docs/s3.md.",
+    "Renew the credentials, or give them the permissions of docs/s3.md. Those of a role are renewed while the run "
+    "waits; after new ones in the environment, stop the run and start it again.",
 )
 
 
 def fault_of(error: BaseException) -> Fault:
     """Why a disk or a store took no file. A worker's error arrives as text, without its causes."""
-    if is_store_away(error) or _AWAY.search(str(error)):
-        return STORE_REFUSES if "refuses the credentials" in _chain(error) else STORE_AWAY
+    if (cause := write_cause(error)) != "disk":
+        return STORE_REFUSES if cause == "store_refused" else STORE_AWAY
     if is_read_only(error) or _READ_ONLY.search(str(error)):
         return READ_ONLY
     return FORBIDDEN if is_forbidden(error) or _FORBIDDEN.search(str(error)) else FULL
-
-
-def _chain(error: BaseException | None) -> str:
-    """The texts of an error and its causes."""
-    texts = []
-    while error is not None:
-        texts.append(str(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return "\n".join(texts)
 
 
 def file_of(error: BaseException) -> Path | None:

@@ -11,6 +11,7 @@ from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
 from engine.pipeline.controls import Controls
+from engine.pipeline.write_outage import WriteOutage
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,8 @@ class RunnerRecord:
     blocked: tuple[ReadsBlocked, ...] = ()
     source: SourceComparison | None = None
     loads: Mapping[str, float] = field(default_factory=dict)
-    disk_full: str | None = None
-    """Why it waits for room on a disk; None if it does not."""
-    disk_full_hint: str | None = None
-    disk_full_since: str | None = None
+    write_outage: WriteOutage | None = None
+    """Why it writes nothing; None if it can."""
     helpers: tuple[FailingHelper, ...] = ()
     sinks: tuple[SinkProgress, ...] = ()
     """The further sinks."""
@@ -208,6 +207,7 @@ class RunnerRecord:
             "blocked": _blocked(record.get("blocked")),
             "source": SourceComparison.from_json(record.get("source")),
             "loads": record.get("loads") or {},
+            "write_outage": WriteOutage.from_json(record),
             "helpers": records_from(FailingHelper, record.get("helpers")),
             "sinks": records_from(SinkProgress, record.get("sinks")),
             "controls": record_from(Controls, record.get("controls")),

@@ -6,8 +6,10 @@ The words have one owner, so that both say the same.
 from collections.abc import Mapping
 from typing import Literal
 
+from engine.base.write_causes import WriteCause
 from engine.journal.outage_causes import Cause
 
+STORE_AWAY, STORE_REFUSED = "store_away", "store_refused"
 STATES: Mapping[str, str] = {
     "new": "not started",
     "starting": "starting",
@@ -16,6 +18,8 @@ STATES: Mapping[str, str] = {
     "refused": "login refused",
     "privileges": "privileges missing",
     "full": "disk full",
+    STORE_REFUSED: "credentials refused",
+    STORE_AWAY: "store away",
     "table_stopped": "table stopped",
     "paused": "paused",
     "stopping": "stopping",
@@ -26,6 +30,12 @@ STATES: Mapping[str, str] = {
 """By the state of a pipeline, as it is shown."""
 AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "privileges": "privileges"}
 """The keys of `STATES` while a live runner does not get what it needs from its source."""
+WRITE_STATES: Mapping[WriteCause, str] = {
+    "disk": "full",
+    "store_refused": STORE_REFUSED,
+    "store_away": STORE_AWAY,
+}
+"""The keys of `STATES` while a live runner cannot write."""
 RemovedFiles = Literal["kept", "dropping", "dropped"]
 """What becomes of the mirror and the change log of a removed table."""
 _OWN = ("stopped", "removed")
@@ -35,14 +45,14 @@ TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NOT_RUNNING, *STATES.
 """Every state of a table, as it is shown."""
 
 
-def shown_state(state: str, *, away: Cause | None, full: bool) -> str:
+def shown_state(state: str, *, away: Cause | None, unwritten: WriteCause | None) -> str:
     """The key of `STATES` that is shown. state: of the runner.
 
-    away: why a live runner does not get what it needs from its source. full: a live runner waits for room.
+    away: why a live runner does not get what it needs from its source. unwritten: why it cannot write.
     """
     if away is not None:
         return AWAY_STATES[away]
-    return "full" if full else state
+    return state if unwritten is None else WRITE_STATES[unwritten]
 
 
 def table_state(state: str, shown: str) -> str:

@@ -7,6 +7,8 @@ from engine.base.errors import (
     DiskFullError,
     PreflightError,
     SparkLostError,
+    StoreRefusedError,
+    StoreUnreachableError,
     TidemarkError,
     TransientError,
     trace_ending,
@@ -18,8 +20,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         # The system's text for it, with the file if it names one. Reading a file that it forbids looks the same.
         (
             r"(?P<sign>(?:No space left on device|Disk quota exceeded|Read-only file system)(?:: '[^']*')?"
-            r"|PermissionError: .*Permission denied: '[^']*'"
-            r"|The store (?:does not answer|refuses the credentials): [^\n]*)"
+            r"|PermissionError: .*Permission denied: '[^']*')"
         ),
         DiskFullError,
         "A task {where} could not write ({sign}).",
@@ -28,6 +29,20 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
             "Make room in the destination and in the workers' own folders (spark.local.dir), "
             "and let the workers write there."
         ),
+    ),
+    (
+        r"(?P<sign>The store does not answer: [^\n]*)",
+        StoreUnreachableError,
+        "A task {where} could not write ({sign}).",
+        "Nothing of it was published. Tidemark retries when the store answers.",
+        "If it lasts, make sure that the store runs, and that the workers reach it.",
+    ),
+    (
+        r"(?P<sign>The store refuses the credentials: [^\n]*)",
+        StoreRefusedError,
+        "A task {where} could not write ({sign}).",
+        "Nothing of it was published. Tidemark retries when the store accepts the credentials.",
+        "Renew the credentials that the workers find, or give them the permissions of docs/s3.md.",
     ),
     (
         r"different(?: minor)? version:? (?P<there>\d+\.\d+)\S* than that in driver:? (?P<here>\d+\.\d+)",

@@ -31,6 +31,8 @@ CRITICAL = frozenset(
         "login_refused",
         "privileges_missing",
         "disk_full",
+        "store_away",
+        "store_refused",
     }
 )
 """Kinds of alerts that are critical by default: rows are wrong, cannot be read, or do not arrive. All others are

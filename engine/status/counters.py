@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.base import clock
+from engine.base.errors import DiskFullError
+from engine.base.write_causes import WriteCause
 from engine.decode.images import KINDS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
@@ -15,6 +17,7 @@ from engine.journal.events import (
     ChunkAssigned,
     ChunkFailed,
     ChunkFinished,
+    DiskFreed,
     EpochCommitted,
     ErrorReported,
     Event,
@@ -27,6 +30,7 @@ from engine.journal.events import (
     TableChanged,
     TableStateChanged,
 )
+from engine.journal.store_events import StoreAway, StoreBack
 from engine.journal.verification_events import TableVerified
 
 
@@ -71,6 +75,10 @@ class Seen:
     """Whether the run waits for the source."""
     tries: int = 0
     """Tries to connect during all outages."""
+    unwritten: WriteCause | None = None
+    """Why the run writes nothing."""
+    store_tries: int = 0
+    """Tries to reach the destination's store during all outages."""
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
@@ -145,18 +153,24 @@ class Seen:
         self.sink_rows[name] += event.rows
         self.sink[event.kind].add(event.duration_s)
 
-    def source_away(self, _: SourceAway) -> None:
-        self.away = True
-        self.tries = self.tries + 1
-
-    def source_back(self, _: SourceBack) -> None:
-        self.away = False
+    def source_outage(self, event: SourceAway | SourceBack) -> None:
+        self.away = isinstance(event, SourceAway)
+        self.tries += self.away
 
     def verified(self, event: TableVerified) -> None:
         self.verifications[event.table] = event
 
-    def error(self, _: ErrorReported) -> None:
+    def store_away(self, event: StoreAway) -> None:
+        self.unwritten = event.cause
+        self.store_tries += 1
+
+    def writes_again(self, _: StoreBack | DiskFreed) -> None:
+        self.unwritten = None
+
+    def error(self, event: ErrorReported) -> None:
         self.errors += 1
+        if event.error == DiskFullError.__name__:
+            self.unwritten = "disk"
 
     def raised(self, event: AlertRaised) -> None:
         self.alerts.add((event.kind, event.table or ""))
@@ -177,8 +191,11 @@ _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     TableChanged: Seen.table_restarted,
     TableStateChanged: Seen.table_state,
     SinkApplied: Seen.applied,
-    SourceAway: Seen.source_away,
-    SourceBack: Seen.source_back,
+    SourceAway: Seen.source_outage,
+    SourceBack: Seen.source_outage,
+    StoreAway: Seen.store_away,
+    StoreBack: Seen.writes_again,
+    DiskFreed: Seen.writes_again,
     TableVerified: Seen.verified,
     ErrorReported: Seen.error,
     AlertRaised: Seen.raised,

@@ -20,6 +20,7 @@ from prometheus_client.core import (
 
 from engine import __version__
 from engine.base import clock
+from engine.base.write_causes import WRITE_ALERTS
 from engine.ledger.state import State
 from engine.pipeline.state_machines import PIPELINE, START, TABLE
 from engine.status.counters import Seen, Timed
@@ -34,6 +35,7 @@ def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]
     yield from _run(make, seen, state)
     yield from _source(make, seen)
     yield from _disk(make, seen)
+    yield from _writing(make, seen)
     yield from _log(make, seen, state)
     yield from _tables(make, seen, state)
     yield from _sink(make, seen)
@@ -121,6 +123,17 @@ def _disk(make: _Families, seen: Seen) -> Iterator[Metric]:
         "disk_full_in_seconds",
         "Until it is full, at the growth of the last day; absent if it does not grow.",
         space.full_in_s if space else None,
+    )
+
+
+def _writing(make: _Families, seen: Seen) -> Iterator[Metric]:
+    text = "Why the run writes nothing: a disk, or the store of the destination. None is set while it can write."
+    yield make.states("write_outage", text, (), {(): {cause: cause == seen.unwritten for cause in WRITE_ALERTS}})
+    yield from make.counter(
+        "store_away_tries",
+        "Tries to reach a store of the destination that does not answer or refuses.",
+        (),
+        {(): seen.store_tries},
     )
 
 

@@ -76,8 +76,10 @@ def status(
     state = ledger.state
     runner = find_runner(directory)
     alive = runner if runner is not None and runner.alive else None
+    unwritten = alive.write_outage if alive else None
     now = _now(runner)
-    lacks = lacking_now(ledger, sink, now)
+    store_is_out = unwritten is not None and unwritten.cause != "disk"  # asking it would take long
+    lacks = {} if store_is_out else lacking_now(ledger, sink, now)
     facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
     measured, lag = last_event(directory, LagMeasured) or (None, None)
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
@@ -100,7 +102,8 @@ def status(
         epoch=state.epoch if state else None,
         heartbeat_age_s=runner.heartbeat_age_s if runner else None,
         error=runner.error if runner else None,
-        disk_full=alive.disk_full if alive else None,
+        disk_full=unwritten.reason if unwritten and unwritten.cause == "disk" else None,
+        write_outage=unwritten,
         helpers=alive.helpers if alive else (),
         sinks=(alive.sinks if alive else ()) or _sinks(state),
         waiting_for=(alive.waiting_for or None) if alive else None,

@@ -16,6 +16,7 @@ from engine.pipeline.runner_record import FailingHelper, OpenCommand, SinkProgre
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import VerificationState as VerdictState
 from engine.pipeline.verification_records import LastAudit
+from engine.pipeline.write_outage import WriteOutage
 from engine.spec.sink_settings import Merging
 from engine.watch.watch_status import WatchStatus
 
@@ -194,6 +195,9 @@ class Status:
     heartbeat_age_s: float | None
     error: ErrorRecord | None
     disk_full: str | None
+    """Why it waits for a disk."""
+    write_outage: WriteOutage | None
+    """Why it writes nothing: a disk, or the store of the destination."""
     helpers: tuple[FailingHelper, ...]
     sinks: tuple[SinkProgress, ...]
     """The further sinks."""

@@ -87,7 +87,7 @@ def _shown(now: Status) -> str:
     """The key of `state_words.STATES`."""
     state = {"never started": "new", "stopped": "ended"}.get(now.state, now.state)
     away = None if now.away is None else now.away.cause
-    return shown_state(state, away=away, full=bool(now.disk_full))
+    return shown_state(state, away=away, unwritten=now.write_outage.cause if now.write_outage else None)
 
 
 def _print_alerts(out: Console, now: Status) -> None:
@@ -153,9 +153,12 @@ def _print_waits(out: Console, now: Status) -> None:
             f"{what[:1].lower()}{what[1:]} since {utc_time(away.since)}: attempt {away.attempt}, {until}: {away.error}"
         )
         out.print(text, style="yellow", markup=False)
-    if now.disk_full:
-        text = f"waits: {now.disk_full}; it continues by itself once there is room"
-        out.print(text, style="red", markup=False)
+    if wait := now.write_outage:
+        text = f"waits: {wait.reason}; it continues by itself once there is room"
+        if wait.cause != "disk":
+            since = f"since {utc_time(wait.since)}: attempt {wait.attempt}, no time limit"
+            text = sentences(f"waits {since}: {wait.reason}; it continues by itself", wait.hint)
+        out.print(text, style="yellow" if wait.cause == "store_away" else "red", markup=False)
     elif now.waiting_for:
         out.print(f"chunk reads wait: {now.waiting_for}", markup=False)
     for read in now.blocked:

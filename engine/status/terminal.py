@@ -39,6 +39,7 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.sentences import describe
+from engine.journal.store_events import StoreAway, StoreBack
 
 
 def _connected(e: RunConnected) -> str:
@@ -106,6 +107,8 @@ _LINES: dict[type[Event], Callable[[Any], str | None]] = {
             ErrorReported,
             SourceAway,
             SourceBack,
+            StoreAway,
+            StoreBack,
             ConnectionsLimited,
             FailedOver,
             DiskFreed,

@@ -21,6 +21,8 @@ from engine.base.errors import (
     TidemarkError,
     TransientError,
     is_disk_full,
+    is_store_away,
+    is_store_refused,
 )
 from engine.capture.binlog.known_gtids import known_gtids
 from engine.capture.captured_tables import CapturedTables
@@ -171,6 +173,8 @@ class Verifier:
         except self._destination.unreadable as error:  # a vacuum may have deleted the files that were read
             if is_disk_full(error):
                 why, again = "the disk for temporary files is full", False
+            elif is_store_away(error) or is_store_refused(error):  # nothing is known of its files
+                why, again = "the store of the destination cannot be used", True
             else:
                 verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
                 hint = remedy("mirror_unreadable", name)

@@ -12,7 +12,7 @@ from engine.explore import read
 from engine.spec.settings import load
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import Server
@@ -76,11 +76,9 @@ def test_a_lake_is_in_a_bucket(
         runner = pipeline.start(killed=True)
         pipeline.wait_for(lambda: len(pipeline.events("run.connected")) == 2, runner)
         faults.fault = lambda _method, _path: "503"
-        pipeline.wait_for(lambda: "away" in (_waits(pipeline) or ""), runner)
-        (said, *_) = [event for event in pipeline.events("error") if event["error"] == "DiskFullError"]
-        assert said["message"].startswith("The store of the destination does not answer")
+        pipeline.wait_for(lambda: _cause(pipeline) == "store_away", runner)
         faults.fault = bad_weather(2)
-        pipeline.wait_for(lambda: pipeline.events("disk.freed"), runner)
+        pipeline.wait_for(lambda: pipeline.events("store.back"), runner)
     pipeline.finish(runner)
     assert not [event for event in pipeline.events("table.state") if event["state"] == "stopped"]
     assert {"503", "lost"} <= faults.met.keys()
@@ -101,6 +99,69 @@ def test_a_lake_is_in_a_bucket(
     assert not (pipeline.folder / "s3:").exists()
 
 
-def _waits(pipeline: Pipeline) -> str | None:
-    found: str | None = json.loads((pipeline.home / "runner.json").read_text()).get("disk_full")
-    return found
+def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
+    server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults
+) -> None:
+    """Away, then refusing the credentials, then away at a start: each is shown, an alert, and over by itself."""
+    seed_table(server, database, "orders", 300)
+    pipeline = new_pipeline(
+        server, database, poll=0.2, merge=0.5, environment=CREDENTIALS, more="[alerts]\nfor_s = 1.0\n"
+    )
+    in_bucket(pipeline, faults)
+    faults.fault = lambda _method, _path: "dropped"
+    first = pipeline.command("run")
+    assert first.returncode == 3, "it was never reached: the endpoint may be wrong"
+    faults.fault = lambda _method, _path: ""
+    runner = pipeline.start_streaming()
+    outages: tuple[tuple[Fault, str, str], ...] = (
+        ("dropped", "store_away", "store away"),
+        ("403", "store_refused", "credentials refused"),
+    )
+    for number, (fault, cause, words) in enumerate(outages, 1):
+        faults.fault = lambda _method, _path, fault=fault: fault  # type: ignore[misc]
+        server.execute(f"DELETE FROM {database}.orders WHERE id = {number}")
+        _shown(pipeline, runner, cause, words)
+        faults.fault = lambda _method, _path: ""
+        pipeline.wait_for(lambda n=number: len(pipeline.events("store.back")) == n, runner)  # type: ignore[misc]
+        pipeline.wait_for(lambda kind=cause: _cleared(pipeline, kind), runner)  # type: ignore[misc]
+    pipeline.finish(runner)
+    faults.fault = lambda _method, _path: "dropped"
+    runner = pipeline.start()
+    server.execute(f"DELETE FROM {database}.orders WHERE id = 3")
+    _shown(pipeline, runner, "store_away", "store away")
+    pipeline.stop(runner)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len({event["run"] for event in pipeline.events("store.away")}) == 3, runner)
+    faults.fault = lambda _method, _path: ""
+    pipeline.wait_for(lambda: pipeline.events("store.back")[2:], runner)
+    pipeline.finish(runner)
+    assert not [event for event in pipeline.events("table.state") if event["state"] == "stopped"]
+    raised = {event["kind"] for event in pipeline.events("alert.raised")}
+    assert raised == {"run_failed", "store_away", "store_refused"}, "nothing is said of mirrors that nobody can ask"
+    expected = source_table(server, database, "orders")
+    assert expected.num_rows == 297
+    assert_equal(expected, read(pipeline.spec, f"{database}.orders"))
+
+
+def _shown(pipeline: Pipeline, runner: Runner, cause: str, words: str) -> None:
+    """Wait until an outage is in `status` and has an alert."""
+    pipeline.wait_for(lambda: _cause(pipeline) == cause, runner)
+    known = len([e for e in pipeline.events("alert.cleared") if e["kind"] == cause])
+    pipeline.wait_for(lambda: len([e for e in pipeline.events("alert.raised") if e["kind"] == cause]) > known, runner)
+    status = pipeline.status()
+    assert (status["write_outage"]["cause"], status["disk_full"]) == (cause, None)
+    shown = pipeline.command("status")
+    assert shown.returncode == 0, shown.stderr
+    said = " ".join(shown.stdout.split())
+    assert f": {words};" in said
+    assert "no time limit" in said
+
+
+def _cleared(pipeline: Pipeline, kind: str) -> bool:
+    found = [event["event"] for event in pipeline.events("alert.raised", "alert.cleared") if event["kind"] == kind]
+    return found[-1:] == ["alert.cleared"]
+
+
+def _cause(pipeline: Pipeline) -> str | None:
+    outage = json.loads((pipeline.home / "runner.json").read_text()).get("write_outage")
+    return outage and str(outage["cause"])

@@ -78,22 +78,24 @@ def test_a_destination_that_takes_nothing_is_named_and_waited_for(
             pipeline.wait_for(lambda: _streams(pipeline), runner)
             lake.fill()
             server.execute(f"INSERT INTO {database}.t VALUES (2, 0)")
-            pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
-            shown = _shown(pipeline)
-            assert f"; {lake.folder} has 0 B of " in (shown.disk_full or "")
-            assert ".py" not in (shown.disk_full or ""), "no file of ours is what did not fit"
-            assert str(lake.folder) in (shown.disk_full_hint or "")
+            pipeline.wait_for(lambda: _shown(pipeline).write_outage, runner)
+            shown = _shown(pipeline).write_outage
+            assert shown is not None
+            assert f"; {lake.folder} has 0 B of " in shown.reason
+            assert ".py" not in shown.reason, "no file of ours is what did not fit"
+            assert str(lake.folder) in shown.hint
             lake.free()
-            pipeline.wait_for(lambda: _shown(pipeline).disk_full is None, runner)
+            pipeline.wait_for(lambda: _shown(pipeline).write_outage is None, runner)
 
             pipeline.wait_for(lambda: _made_read_only(lake), runner)
             server.execute(f"INSERT INTO {database}.t VALUES (3, 0)")
-            pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
-            shown = _shown(pipeline)
-            assert (shown.disk_full or "").startswith("file system read-only (")
-            assert str(lake.folder) in (shown.disk_full_hint or "")
+            pipeline.wait_for(lambda: _shown(pipeline).write_outage, runner)
+            shown = _shown(pipeline).write_outage
+            assert shown is not None
+            assert shown.reason.startswith("file system read-only (")
+            assert str(lake.folder) in shown.hint
             lake.make_writable()
-            pipeline.wait_for(lambda: _shown(pipeline).disk_full is None, runner)
+            pipeline.wait_for(lambda: _shown(pipeline).write_outage is None, runner)
             pipeline.finish(runner)
             assert not [one for one in pipeline.events("error") if "Traceback" in one["message"]]
             assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
@@ -116,7 +118,7 @@ def _streams(pipeline: Pipeline) -> bool:
 def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     """Status, terminal and an alert report the pause and its reason; when the ballast is removed, the pause ends."""
     freed = len(pipeline.events("disk.freed"))
-    pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
+    pipeline.wait_for(lambda: _shown(pipeline).write_outage, runner)
     status = pipeline.status()
     assert status["state"] == "paused"
     assert status["waiting_for"].startswith("disk full (")
@@ -129,7 +131,7 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
     pipeline.wait_for(lambda: _shown(pipeline).state == "running", runner)
-    assert _shown(pipeline).disk_full is None
+    assert _shown(pipeline).write_outage is None
 
 
 def _shown(pipeline: Pipeline) -> RunnerRecord:

@@ -130,6 +130,7 @@ class Simulation:
         self.finished = self.ticks = 0
         self.startup: list[dict[str, Any]] = []
         self.away: dict[str, Any] | None = None
+        self.write_outage: dict[str, Any] | None = None
         self.blocked: list[dict[str, Any]] = []
         self.source: dict[str, Any] | None = None
         self.sinks: list[dict[str, Any]] = []
@@ -463,6 +464,7 @@ class Simulation:
             "phase": self.phase,
             "startup": self.startup,
             "away": self.away,
+            "write_outage": self.write_outage,
             "blocked": self.blocked,
             "source": self.source,
             "sinks": self.sinks,

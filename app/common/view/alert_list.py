@@ -15,6 +15,7 @@ from app.common.view.hints import for_console
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.base.errors import ErrorRecord
+from engine.base.write_causes import WRITE_ALERTS
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.journal.alert_texts import ALERTS, alert_title, remedy
@@ -79,9 +80,10 @@ def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
     A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not
     fit.
     """
-    if runner.disk_full and all(one.kind != "disk_full" for one in raised):
-        message = f"The pipeline waits: {runner.disk_full}. Nothing is lost."
-        since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
+    full_disk = runner.unwritten if runner.unwritten and runner.unwritten.cause == "disk" else None
+    if full_disk and all(one.kind != "disk_full" for one in raised):
+        message = f"The pipeline waits: {full_disk.reason}. Nothing is lost."
+        since = full_disk.since.isoformat() if full_disk.since else ""
         full = Alert("disk_full", message=message, since=since)
         raised = [full, *raised]
     if runner.alive:  # a runner that was lost is not missing any more, though the alert clears when this one works
@@ -166,8 +168,8 @@ def said_of(runner: Runner) -> frozenset[str]:
     found = {"run_failed", "runner_lost"} if runner.problem else set()
     if runner.away is not None:
         found |= set(OUTAGES.values())
-    if runner.disk_full:
-        found.add("disk_full")
+    if runner.unwritten:
+        found.add(WRITE_ALERTS[runner.unwritten.cause])
     return frozenset(found)
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from app.common.view import words
 from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
+from app.common.view.write_words import WRITE_WORDS, Unwritten, unwritten_of
 from engine.base import exit_codes
 from engine.base.errors import ErrorRecord
 from engine.history.runs import Run
@@ -100,11 +101,10 @@ class Runner:
     """An outage of the source; None if the source is reachable."""
     startup: tuple[StartStep, ...] = ()
     """The steps of its start."""
-    disk_full: str = ""
-    """Why a live runner waits for room on a disk; empty if it does not."""
-    disk_full_since: datetime | None = None
+    unwritten: Unwritten | None = None
+    """Why a live runner writes nothing; None if it can."""
     continued: datetime | None = None
-    """When a live runner last began or continued to read: after a start, a pause, an outage or a full disk."""
+    """When a live runner last began or continued to read: after a start, a pause, or an outage of source or writing."""
     reason: str = ""
     """Who paused a live runner, and why; empty if it is not paused."""
 
@@ -113,20 +113,15 @@ class Runner:
         """The key of `status_style.PIPELINE` that is shown.
 
         "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks
-        some, "full" if a disk is.
+        some, "full" if a disk is, "store_away" or "store_refused" if the destination's store cannot be used.
         """
         away = None if self.away is None else self.away.cause
-        return shown_state(self.state, away=away, full=bool(self.disk_full))
+        return shown_state(self.state, away=away, unwritten=self.unwritten.cause if self.unwritten else None)
 
     @property
     def drawn(self) -> tuple[str, bool]:
         """What the buttons and boxes of a page follow from: if it changes, the page is drawn again."""
         return self.shown, self.alive
-
-    @property
-    def waits_for_store(self) -> bool:
-        """Whether what it waits for is the destination's store, not a disk."""
-        return self.disk_full.startswith("store")
 
     @property
     def style(self) -> Style:
@@ -206,18 +201,17 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
         exit_code=exit_code,
         away=away_of(record.away) if alive and record.away else None,
         startup=_startup_of(record.startup),
-        disk_full=(record.disk_full or "") if alive else "",
-        disk_full_since=_time(record.disk_full_since),
+        unwritten=unwritten_of(record.write_outage) if alive else None,
         continued=_time(record.continued),
         reason=record.reason if alive else "",
     )
 
 
 def stands_still(runner: Runner) -> str:
-    """Why nobody reads the source or writes to the destination; empty if the runner is alive and has room."""
-    if runner.disk_full:
-        what, until = ("store is away", "it answers") if runner.waits_for_store else ("disk is full", "there is room")
-        return f"The {what}: mirrors get no changes until {until}. Then the runner continues by itself."
+    """Why nobody reads the source or writes to the destination; empty if the runner is alive and can write."""
+    if runner.unwritten:
+        says = runner.unwritten.words
+        return f"The {says.what}: mirrors get no changes until {says.until}. Then the runner continues by itself."
     if runner.alive or runner.state == "starting":
         return ""
     return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
@@ -385,16 +379,15 @@ def keeping_up_layer(
             "orange",
             "readers of the mirrors do not see the newest changes",
         )
-    if stale is None and runner.disk_full:
-        headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
-        if runner.waits_for_store:
-            headline, detail = "Waits for the store", "the lag grows until the destination's store can be used"
+    if stale is None and runner.unwritten:
+        says = runner.unwritten.words
+        headline, colour, detail = says.headline, says.colour, says.lag
     elif stale is None and stopped and runner.works:
         headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
-        if stopped and colour == "red" and not runner.disk_full:  # the lag is that of the others, and not what is red
+        if stopped and colour == "red" and not runner.unwritten:  # the lag is that of the others, and not what is red
             numbers, detail = detail, numbers
     return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
 
@@ -466,17 +459,18 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     return Layer(title, "Safe", "green", (left,), tip)
 
 
-def troubles(record: RunnerRecord) -> list[tuple[str, str, str]]:
-    """What troubles a live runner, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
+def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
+    """What troubles a live runner, such as a full disk or a failing helper thread.
+
+    (what, meaning, what to do, whether nobody must act).
+    """
     found = []
-    if record.disk_full:
-        meaning = "The pipeline waits. Nothing is lost; the lag grows."
+    if outage := record.write_outage:
+        limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
+        meaning = f"The pipeline waits. Nothing is lost; the lag grows.{limit}"
+        hint = outage.hint or WRITE_WORDS[outage.cause].remedy
         found.append(
-            (
-                record.disk_full,
-                meaning,
-                f"{record.disk_full_hint or 'Free space on the disk.'} The pipeline then continues by itself.",
-            )
+            (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
         )
     for helper in record.helpers:
         since = words.date_time(_time(helper.since))
@@ -486,6 +480,7 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str]]:
                 helper.message,
                 meaning,
                 helper.hint or "Nothing: it retries on its own, and the events show when it has recovered.",
+                False,
             )
         )
     return found

@@ -6,7 +6,7 @@ The colour shows who must act: red means you or the source's administrator, oran
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.pipeline.state_words import STATES
+from engine.pipeline.state_words import STATES, STORE_AWAY, STORE_REFUSED
 
 Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
 """Streamlit's names."""
@@ -68,6 +68,20 @@ PIPELINE = {
         "red",
         ":material/disc_full:",
         "the runner waits for room on a disk, then continues by itself",
+    ),
+    "store_refused": Style(
+        STATES[STORE_REFUSED],
+        "K",
+        "red",
+        ":material/key_off:",
+        "the destination's store refuses the credentials; the runner tries again",
+    ),
+    "store_away": Style(
+        STATES[STORE_AWAY],
+        "B",
+        "orange",
+        ":material/cloud_off:",
+        "the destination's store does not answer; the runner keeps trying",
     ),
     "table_stopped": Style(
         STATES["table_stopped"], "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"

@@ -35,6 +35,7 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.sentences import describe, failure, named_chunks, numbers_of
+from engine.journal.store_events import StoreAway
 from engine.journal.verification_events import (
     ChangeLogsAudited,
     HiddenChanges,
@@ -54,7 +55,16 @@ KINDS: dict[str, tuple[str, ...]] = {
         "watch.stays_down",
     ),
     "Alerts": ("alert.raised", "alert.cleared"),
-    "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
+    "Errors": (
+        "error",
+        "chunk.failed",
+        "chunk.parked",
+        "chunk.unparked",
+        "disk.freed",
+        "store.away",
+        "store.back",
+        "helper.recovered",
+    ),
     "Commands": ("command.accepted", "command.refused", "command.done"),
     "Tables": (
         "table.planned",
@@ -208,6 +218,8 @@ def _matters(line: JournalLine) -> list[tuple[str, ...]]:
             found = [("alert", kind, table)]
         case SourceAway():
             found = [("source",)]
+        case StoreAway():
+            found = [("store",)]
         case ErrorReported():
             found = [("table", table), ("run",)] if table else [("run",)]
         case TableStateChanged() if table:
@@ -222,8 +234,9 @@ def _matters(line: JournalLine) -> list[tuple[str, ...]]:
 _ENDS = {
     "alert.cleared": ("alert",),
     "source.back": ("source",),
-    "run.started": ("source", "run"),
-    "run.ended": ("source",),
+    "store.back": ("store",),
+    "run.started": ("source", "store", "run"),
+    "run.ended": ("source", "store"),
     "table.state": ("table", "verified"),
     "table.verified": ("verified",),
 }
@@ -332,7 +345,13 @@ def _single(line: JournalLine) -> FeedLine:
 def _about(event: Event) -> str:
     """The class of the error, the kind of the alert or the cause of the outage; empty if there is none."""
     match event:
-        case AlertRaised(kind=name) | SourceAway(cause=name) | HiddenChanges(kind=name) | TableChanged(kind=name):
+        case (
+            AlertRaised(kind=name)
+            | SourceAway(cause=name)
+            | StoreAway(cause=name)
+            | HiddenChanges(kind=name)
+            | TableChanged(kind=name)
+        ):
             return name or ""
         case ErrorReported(error=name) | ChunkFailed(error=name) | ChunkParked(error=name):
             return name or ""
@@ -350,6 +369,8 @@ def _hint(line: JournalLine) -> str:
         case ErrorReported(hint=hint) | ChunkParked(hint=hint) | TableStateChanged(hint=hint):
             return hint or ""
         case AlertRaised(hint=hint) | HiddenChanges(hint=hint) | ReadsBlocked(hint=hint) | SourceAway(hint=hint):
+            return hint or ""
+        case StoreAway(hint=hint):
             return hint or ""
     return ""
 
@@ -388,7 +409,7 @@ def _tone(event: Event) -> str:
             return "red"
         case TableVerified() if event.differences:
             return "red"
-        case SourceAway():
+        case SourceAway() | StoreAway():
             return "red" if event.refused else "orange"
     return "gray"
 

@@ -32,10 +32,12 @@ _FIRST = (
     "failed",
     "lost",
     "full",
+    "store_refused",
     "table_stopped",
     "refused",
     "privileges",
     "away",
+    "store_away",
     "stopping",
     "starting",
     "running",
@@ -108,6 +110,8 @@ class Card:
         """Red if an operator must act."""
         if self.runner.away is not None:
             return self.runner.away.colour
+        if self.runner.unwritten and self.trouble == self.runner.unwritten.line:
+            return self.runner.unwritten.words.colour
         return "violet" if self.trouble == _paused(self.runner) else "red"
 
     @property
@@ -275,9 +279,8 @@ def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *la
         return runner.error.message
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
-    if runner.disk_full:
-        remedy = "Make the store usable." if runner.waits_for_store else "Free space on the disk."
-        return f"The pipeline waits: {runner.disk_full}. {remedy} It then continues by itself."
+    if runner.unwritten:
+        return runner.unwritten.line
     if stopped := stopped_tables(tables):
         others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
         return f"{others}: {', '.join(stopped)}"

@@ -131,8 +131,8 @@ def _halt(facts: PageFacts) -> VerdictLine | None:
         return "Starting", "gray", ("nothing is read yet",)
     if runner.away is not None:
         return "Waits for the source", runner.away.colour, (outage(runner.away.cause).replace("The", "the", 1),)
-    if runner.disk_full:
-        return "Waits for the store" if runner.waits_for_store else "Waits for room", "red", (runner.disk_full,)
+    if runner.unwritten:
+        return runner.unwritten.words.headline, runner.unwritten.words.colour, (runner.unwritten.reason,)
     if runner.state == "paused":
         return "Paused", "violet", ("the pipeline is paused",)
     if facts.paused and facts.state is not None and facts.state.state == "copying":
@@ -169,8 +169,9 @@ def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:
     if runner.away is not None:
         what = outage(runner.away.cause).replace("The", "the", 1)
         return "Not current", runner.away.colour, (what, last)
-    if runner.disk_full:
-        return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")
+    if runner.unwritten:
+        says = runner.unwritten.words
+        return says.headline, says.colour, (f"lag {lag_words(runner, facts.lag, now)}", says.do)
     if runner.state == "paused":
         return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
     if runner.alive:
@@ -284,8 +285,8 @@ def _copy(facts: PageFacts, now: datetime) -> VerdictLine:
     headline, colour = "Copying", "blue"
     if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.alive:
         headline, colour = "Incomplete", "gray"
-    elif facts.runner.disk_full:
-        headline, colour = "Waits for room", "red"
+    elif facts.runner.unwritten:
+        headline, colour = facts.runner.unwritten.words.headline, facts.runner.unwritten.words.colour
     elif facts.runner.state == "paused" or facts.paused:
         headline, colour = "Paused", "violet"
     elif progress.failed:

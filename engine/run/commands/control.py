@@ -81,10 +81,10 @@ def control_of(directory: Directory, journal: Journal, options: ControlOptions |
     activity = Activity()
     state = RunnerState(journal, lock)
 
-    def disk_freed() -> None:
+    def disk_freed(reason: str) -> None:
         """Parked chunks may have failed for lack of room."""
         options.retry_parked(None)
-        state.disk_freed()
+        state.disk_freed(reason)
 
     settings = OperatorSettings(directory, journal, lock, options.throttle, options.throttle_changed)
     disk = Disk([directory.root, *options.folders], journal, state.disk_full, disk_freed)

@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypedDict
 
 from engine.base import clock, processes
@@ -15,8 +15,10 @@ from engine.base.redaction import clean
 from engine.destination.further_sink import FurtherSink
 from engine.journal import Entry, Journal
 from engine.journal.events import DiskFreed, RunState, SourceBack
+from engine.journal.store_events import StoreBack
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
+from engine.pipeline.write_outage import WriteOutage
 
 
 class LongestRead(TypedDict):
@@ -81,7 +83,9 @@ def note_continuations(activity: Activity, journal: Journal) -> None:
 
     def hear(entry: Entry) -> None:
         event = entry.event
-        if isinstance(event, DiskFreed | SourceBack) or (isinstance(event, RunState) and event.state == "running"):
+        if isinstance(event, DiskFreed | SourceBack | StoreBack) or (
+            isinstance(event, RunState) and event.state == "running"
+        ):
             activity.continued = entry.ts
 
     journal.listeners.append(hear)
@@ -96,10 +100,11 @@ class Heartbeat:
         self._started = clock.utc_text()
         self._beats = 0
 
-    def beat(self, activity: Activity, **more: Any) -> None:
+    def beat(self, activity: Activity, unwritten: WriteOutage | None = None, **more: Any) -> None:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
-        more: "state", "reason", "stop" (whether the run was asked to stop), `Disk.as_dict`, "helpers", "controls",
+        unwritten: why the run cannot write.
+        more: "state", "reason", "stop" (whether the run was asked to stop), "helpers", "controls",
         "commands" and "error", as `engine.pipeline.runner_file.read_runner` returns them.
         """
         self._beats += 1
@@ -116,7 +121,8 @@ class Heartbeat:
             "started": self._started,
             "spark_ui": activity.spark_ui,
             "continued": activity.continued,
-            "waiting_for": more["disk_full"] or activity.waiting_for,
+            "waiting_for": unwritten.reason if unwritten else activity.waiting_for,
+            "write_outage": asdict(unwritten) if unwritten else None,
             "away": activity.away,
             "reading": activity.reading,
             "blocked": list(activity.blocked),

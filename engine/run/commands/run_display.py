@@ -32,12 +32,12 @@ class RunDisplay:
         self._settings = settings
         self._tables = tables
         self._states = states
-        self._shown_away: dict[str, object] | None = None
+        self._shown_outages: tuple[object, object] = (None, None)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the source went away or came back since the last heartbeat."""
-        return self._activity.away != self._shown_away
+        """Whether the source or a store went away or came back since the last heartbeat."""
+        return (self._activity.away, self._disk.outage) != self._shown_outages
 
     def show(self) -> None:
         """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
@@ -49,14 +49,14 @@ class RunDisplay:
 
     def beat(self, error: ErrorRecord | None = None) -> None:
         """Rewrite `runner.json`. Raises OSError."""
-        self._shown_away = self._activity.away
+        self._shown_outages = (self._activity.away, self._disk.outage)
         commands = sorted([*self._tables.open, *self._states.open], key=lambda command: command.since_s)
         self._heartbeat.beat(
             self._activity,
+            self._disk.outage,
             state="paused" if self._disk.reason and self._state.running else self._state.name,
             reason=self._state.reason if self._state.paused else "",
             stop=self._state.stop_requested,
-            **self._disk.as_dict(),
             helpers=self._helpers.as_list(),
             controls=self._settings.controls.as_dict(),
             commands=[{"id": command.identity, "verb": command.verb} for command in commands],

@@ -61,15 +61,15 @@ class RunnerState:
             self.apply("pause", reason)
 
     def disk_full(self, reason: str) -> None:
-        """Journal a pause until there is room. The state itself stays as operators set it."""
+        """Journal a pause until files can be written. The state itself stays as operators set it."""
         if self.running:
             self._journal.write(RunState(state="paused", reason=reason))
         self._wake.set()
 
-    def disk_freed(self) -> None:
+    def disk_freed(self, reason: str) -> None:
         """Journal the end of that pause."""
         if self.running:
-            self._journal.write(RunState(state="running", reason="there is space on the disk again"))
+            self._journal.write(RunState(state="running", reason=reason))
         self._wake.set()
 
     @property

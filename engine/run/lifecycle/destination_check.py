@@ -28,6 +28,12 @@ def _of_bucket(sink: Sink, name: str) -> Check:
     return Check(name, outcome, "one of several writers creates a file", actual, _WHY, found.remedy)
 
 
+def ask_store(sink: Sink) -> None:
+    """Raises the store's error if the destination is in a bucket that cannot be used now. One request."""
+    if sink.local_path is None:
+        sink.folder.find(".tidemark-room")
+
+
 def require_destination(sink: Sink) -> None:
     """Raises PreflightError if the destination cannot be written."""
     found = check_destination(sink)

@@ -27,7 +27,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.pipeline_lock import held
-from engine.run.lifecycle.destination_check import require_destination
+from engine.run.lifecycle.destination_check import ask_store, require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
 from engine.run.lifecycle.publishing import open_publisher, record_sinks
@@ -156,9 +156,11 @@ class _LockedRun:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            require_destination(self._spec.sink)
             ledger = Ledger(self._parts.directory.ledger)
             self._export(stack, ledger)
+            if not self._store_answers(ledger):
+                return
+            require_destination(self._spec.sink)
             start = self._start(stack, ledger)
             publisher = start.publisher
             if self._state.stopping and self._until is None:
@@ -173,6 +175,22 @@ class _LockedRun:
             self._finish_removals(ledger)
             self._destination.release(publisher.tables.complete())
             self._require_success(publisher, committed(ledger), reached=reached)
+
+    def _store_answers(self, ledger: Ledger) -> bool:
+        """Wait for the store of the destination. Returns False if the run was stopped meanwhile.
+
+        Only a pipeline that has committed an epoch waits: its store could be used once. At a first start, endpoint,
+        bucket or credentials are probably wrong, which the check of the destination then reports.
+        """
+        if ledger.state is None:
+            return True
+        try:
+            self._parts.disk_retries.run("destination", partial(ask_store, self._spec.sink))
+        except OSError:
+            if not self._state.stopping or self._until is not None:
+                raise
+            return False
+        return True
 
     def _start(self, stack: ExitStack, ledger: Ledger) -> "_Start":
         """Check the source, begin there, and open the destination, while Spark starts."""
@@ -194,7 +212,8 @@ class _LockedRun:
         source = startup.run("plan", partial(parts.disk_retries.run, "ledger", begin))
         looking.close()
         # A killed runner may have left tables to delete.
-        drop_removed(self._destination, ledger, self._journal.run)
+        removal = partial(drop_removed, self._destination, ledger, self._journal.run)
+        parts.disk_retries.run("destination", removal)
         opened = partial(open_publisher, parts, ledger)
         publisher = startup.run("destination", partial(parts.disk_retries.run, "destination", opened))
         stack.callback(publisher.finish)

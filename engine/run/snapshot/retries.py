@@ -22,13 +22,13 @@ from engine.base import clock
 from engine.base.errors import (
     AccountRefusedError,
     ConnectionLimitError,
-    DiskFullError,
     PrivilegesMissingError,
     SchemaChangedError,
     SourceAwayError,
     TableStoppedError,
     TidemarkError,
     TransientError,
+    WriteOutageError,
 )
 from engine.capture.reports import FailureReport
 from engine.journal import Journal
@@ -101,8 +101,8 @@ class ChunkRetries:
     ) -> set[int]:
         """Handle a reader that failed at one chunk. unread: chunks of the table. Returns those not to put back now."""
         error = failure.error
-        if isinstance(error, DiskFullError):
-            self._disk_full(copy, unread, group, error)
+        if isinstance(error, WriteOutageError):
+            self._not_written(copy, unread, group, error)
         elif isinstance(error, TableStoppedError):
             self._report(copy, unread, group, error, None, copy.failures)
             batch.stop(copy, error)
@@ -120,8 +120,8 @@ class ChunkRetries:
 
         chunks: those of the table. Returns those not to put back now.
         """
-        if isinstance(error, DiskFullError):
-            self._disk_full(copy, chunks, group, error)
+        if isinstance(error, WriteOutageError):
+            self._not_written(copy, chunks, group, error)
             return set()
         if copy.redump:
             self.retry(copy, chunks, group, error, batch)
@@ -134,8 +134,8 @@ class ChunkRetries:
             copy.postpone(number, clock.monotonic_s() + _pause_s(1))
         return set(chunks)
 
-    def _disk_full(self, copy: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
-        """Wait for room on the disk; the chunks are put back."""
+    def _not_written(self, copy: TableCopy, chunks: list[int], group: int, error: WriteOutageError) -> None:
+        """Wait until it can be written; the chunks are put back."""
         self._disk.failed("chunks", error)
         self._report(copy, chunks, group, error, RETRY_S, 1)
 

@@ -202,7 +202,7 @@ class SnapshotScheduler:
             stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
-            held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.blocks_work() else "")
+            held = (hold() if ready else still) or (self._gate.disk.reason if self._gate.disk.blocks_work() else "")
             self._activity.waiting_for = held
             if held or not ready or len(self._jobs) >= most:
                 return

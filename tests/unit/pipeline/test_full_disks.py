@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.base.durable import write_atomically
-from engine.base.errors import DiskFullError, is_unwritable
+from engine.base.errors import DiskFullError, StoreUnreachableError, is_unwritable
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.journal import Journal
 from engine.pipeline.directory import Directory
@@ -72,7 +72,8 @@ def test_our_own_code_in_a_traceback_is_not_what_did_not_fit(tmp_path: Path) -> 
         waits = Disk([tmp_path, disk.folder], journal)
         waits.failed("log", unnamed)
         assert f"; {disk.folder}; {disk.folder} has 0 B of 2.1 MB free)" in waits.reason
-        assert waits.as_dict()["disk_full_hint"] == f"Free space in {disk.folder}, or raise the quota."
+        assert waits.outage is not None
+        assert waits.outage.hint == f"Free space in {disk.folder}, or raise the quota."
 
 
 def test_a_read_only_file_system_is_waited_for(tmp_path: Path) -> None:
@@ -85,14 +86,15 @@ def test_a_read_only_file_system_is_waited_for(tmp_path: Path) -> None:
         assert waits.takes(refused.value)
         waits.failed("ledger", refused.value)
         assert waits.reason.startswith("file system read-only (ledger: [Errno 30] Read-only file system: ")
-        assert str(disk.folder) in waits.hint
+        assert waits.outage is not None
+        assert str(disk.folder) in waits.outage.hint
         waits.probe_now()
         assert waits.blocks_work()
         disk.make_writable()
         waits.probe_now()
         assert not waits.blocks_work()
         waits.succeeded("ledger")
-        assert waits.as_dict() == {"disk_full": None, "disk_full_hint": None, "disk_full_since": None}
+        assert waits.outage is None
 
 
 def test_a_lost_permission_is_waited_for_only_on_the_runs_folders(tmp_path: Path) -> None:
@@ -124,8 +126,12 @@ def test_sparks_scratch_is_a_candidate_on_this_host_alone(tmp_path: Path, monkey
     ("error", "state", "remedy"),
     [
         (StoreAwayError("The store does not answer: s3://lake/t: timed out"), "away", "reaches it"),
-        (StoreAccessError("The store refuses the credentials: s3://lake/t: 403"), "refuses", "Renew the credentials"),
-        (DiskFullError("A task could not write (The store does not answer: s3://lake/t)."), "away", "reaches it"),
+        (StoreAccessError("The store refuses the credentials: s3://lake/t: 403"), "refused", "Renew the credentials"),
+        (
+            StoreUnreachableError("A task could not write (The store does not answer: s3://lake/t)."),
+            "away",
+            "reaches it",
+        ),
     ],
 )
 def test_a_store_that_cannot_be_used_is_waited_for(error: Exception, state: str, remedy: str) -> None:

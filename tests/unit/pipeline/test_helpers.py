@@ -211,7 +211,7 @@ def test_a_full_disk_is_waited_for_and_reported_once(
     monkeypatch.setattr(disks, "RETRY_S", 0.05)
     monkeypatch.setattr(disks, "PROBE_BYTES", 100_000)
     said: list[str] = []
-    disk = Disk([small.folder, tmp_path / "missing"], journal, said.append, lambda: said.append("freed"))
+    disk = Disk([small.folder, tmp_path / "missing"], journal, said.append, said.append)
     small.fill()
     with pytest.raises(OSError, match="No space") as raised:
         (small.folder / "f").write_bytes(bytes(1 << 20))

@@ -13,6 +13,7 @@ from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import SourceOutage
 from engine.pipeline.saved_lists import list_text
+from engine.pipeline.write_outage import WriteOutage
 from engine.status.status import status
 from engine.status.status_records import AlertOwner, TableStatus
 from engine.status.status_text import first_line, print_status
@@ -83,7 +84,10 @@ def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
         line(tmp_path, away=replace(away, refused=True, cause="login"))
         == "shop: login refused since 2026-11-27 03:40:00 UTC"
     )
-    assert line(tmp_path, state="paused", disk_full="disk full (log)") == "shop: disk full"
+    assert line(tmp_path, state="paused", write_outage=WriteOutage("disk", "disk full (log)")) == "shop: disk full"
+    assert (
+        line(tmp_path, state="paused", write_outage=WriteOutage("store_away", "store away (log)")) == "shop: store away"
+    )
     assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"
     assert line(tmp_path, state="failed") == "shop: failed"
     assert line(tmp_path, state="paused") == "shop: paused"

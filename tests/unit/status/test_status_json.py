@@ -32,6 +32,7 @@ from engine.pipeline.helpers import HelperFailure
 from engine.pipeline.saved_lists import ParkedRead, list_text
 from engine.pipeline.verification_records import LastAudit
 from engine.pipeline.verifications import save, save_audit
+from engine.pipeline.write_outage import WriteOutage
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.source_loss.outage import Outage
 from engine.status.status import status
@@ -72,7 +73,7 @@ def as_text(found: Status) -> str:
 
 def beat(where: Directory, activity: Activity, **more: Any) -> None:
     """Write `runner.json` as a runner of another machine would."""
-    usual = {"reason": "", "stop": False, "disk_full": None, "disk_full_hint": None, "disk_full_since": None}
+    usual: dict[str, Any] = {"reason": "", "stop": False}
     usual |= {"helpers": [], "controls": Controls().as_dict(), "commands": [], "error": None}
     Heartbeat(where, "r1").beat(activity, **usual | {"state": "running"} | more)
     record = json.loads(where.runner.read_text())
@@ -177,9 +178,7 @@ def live(where: Directory) -> Status:
     beat(
         where,
         activity,
-        disk_full="disk full (log)",
-        disk_full_hint="Free it.",
-        disk_full_since=BEFORE,
+        unwritten=WriteOutage("disk", "disk full (log)", "Free it.", BEFORE, 1),
         helpers=[asdict(HelperFailure("audit", "OSError", "It failed.", BEFORE, 3))],
         controls=controls.as_dict(),
         commands=[{"id": "c1", "verb": "redump"}],

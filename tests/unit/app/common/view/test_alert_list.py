@@ -6,6 +6,7 @@ from typing import Any
 
 from app.common.view import alert_list
 from app.common.view.health import Away, Runner
+from app.common.view.write_words import Unwritten
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.base.errors import ErrorRecord
@@ -181,7 +182,7 @@ def test_the_rules_are_in_plain_words() -> None:
 
 def test_a_full_disk_is_an_alert_although_the_alert_cannot_be_saved() -> None:
     """The runner cannot write its file of alerts then. It is listed once."""
-    full = replace(runner("paused"), disk_full="disk full (log: no space)", disk_full_since=NOW)
+    full = replace(runner("paused"), unwritten=Unwritten("disk", "disk full (log: no space)", "", NOW, 1))
     (one,) = listed(full)
     assert (one.kind, one.since, one.known_at) == ("disk_full", NOW, None)
     assert "disk full (log: no space)" in one.message

@@ -1,6 +1,6 @@
 """The three layers of health, with headlines and colours."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -22,9 +22,11 @@ from app.common.view.health import (
 from app.common.view.status_style import HEX, PIPELINE
 from engine.base.clock import utc_text
 from engine.base.errors import ErrorRecord, MismatchError
+from engine.base.write_causes import WriteCause
 from engine.destination.agreement import Comparison
 from engine.history.runs import Run
 from engine.pipeline.runner_record import RunnerRecord
+from engine.pipeline.write_outage import WriteOutage
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
@@ -267,7 +269,13 @@ def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
     """In three parts; nothing for a runner of an earlier version."""
     failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
     (disk, helper) = troubles(
-        record("paused", 1, alive=True, disk_full="disk full (ledger: No space)", helpers=[failing])
+        record(
+            "paused",
+            1,
+            alive=True,
+            write_outage={"cause": "disk", "reason": "disk full (ledger: No space)"},
+            helpers=[failing],
+        )
     )
     assert disk[0] == "disk full (ledger: No space)"
     assert "Nothing is lost" in disk[1]
@@ -295,6 +303,29 @@ def test_a_start_shows_its_steps() -> None:
         assert runner_of(record("starting", 1, alive=True, startup=broken), None).startup == ()
 
 
+@pytest.mark.parametrize(
+    ("cause", "headlines", "colour"),
+    [
+        ("store_away", ("Store away", "Waits for the store"), "orange"),
+        ("store_refused", ("Credentials refused", "Waits for credentials"), "red"),
+    ],
+)
+def test_a_store_is_an_outage_of_its_own(cause: WriteCause, headlines: tuple[str, str], colour: str) -> None:
+    """Orange while nobody must act, and without a limit; red if the credentials must be renewed."""
+    outage = WriteOutage(cause, "what it says (log)", "Do it.", AT, 3)
+    found = record("paused", 0.5, alive=True, write_outage=asdict(outage))
+    waits = runner_of(found, None)
+    assert (waits.shown, waits.style.colour, waits.problem, waits.works) == (cause, colour, False, False)
+    engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
+    assert (engine.headline, keeping_up.headline) == headlines
+    assert (engine.colour, keeping_up.colour) == (colour, colour)
+    assert stands_still(waits).startswith("The store of the destination ")
+    ((what, meaning, do, amber),) = troubles(found)
+    assert (what, amber) == ("what it says (log)", colour == "orange")
+    assert meaning.endswith("Attempt 3, no time limit.")
+    assert do.startswith("Do it. ")
+
+
 def test_a_stopped_table_does_not_keep_up() -> None:
     """The lag of the pipeline says nothing of it. The engine runs, and the source is safe."""
     engine, keeping_up, source = layers(runner(), lag(0.4), [], NOW, ["d.t"])
@@ -307,16 +338,15 @@ def test_a_stopped_table_does_not_keep_up() -> None:
 
 def test_a_full_disk_is_a_state_of_its_own() -> None:
     """It is no pause that an operator could end, and not a failed runner."""
-    found = record("paused", 0.5, alive=True, disk_full="disk full (log)", disk_full_since=AT)
+    found = record("paused", 0.5, alive=True, write_outage={"cause": "disk", "reason": "disk full (log)", "since": AT})
     waits = runner_of(found, None)
     assert (waits.shown, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
-    assert waits.disk_full_since == NOW
+    assert waits.unwritten is not None
+    assert waits.unwritten.since == NOW
     engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
     assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
     assert (engine.colour, keeping_up.colour) == ("red", "red")
     assert stands_still(waits).startswith("The disk is full: mirrors get no changes")
-    for_store = replace(waits, disk_full="store of the destination away (log)")
-    assert stands_still(for_store).startswith("The store is away: mirrors get no changes until it answers")
     lost = runner_of(replace(found, alive=False), None)
     assert (lost.shown, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
     assert stands_still(runner()) == ""

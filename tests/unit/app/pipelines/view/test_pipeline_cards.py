@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
 from app.common.view.health import Away, Runner, layers
+from app.common.view.write_words import Unwritten
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.base.errors import ErrorRecord
+from engine.base.write_causes import WriteCause
 from engine.history.runs import Run
 from engine.history.table_queries import TableProgress
 from engine.pipeline.active_alert import Alert
@@ -160,7 +164,7 @@ def test_an_outage_names_all_pipelines_of_its_source() -> None:
 def test_no_card_is_green_beside_a_problem() -> None:
     """A stopped table and a full disk have states of their own, before everything that works."""
     stops = table(10, 10)._replace(state="stopped")
-    full = replace(runner("paused"), disk_full="disk full (log: no space)")
+    full = replace(runner("paused"), unwritten=Unwritten("disk", "disk full (log: no space)", "", None, 1))
     cards = [
         card_of(name, who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
         for name, who, tables in (("a", runner(), []), ("b", runner(), [stops]), ("c", full, [stops]))
@@ -270,3 +274,13 @@ def test_a_page_is_drawn_again_when_a_launched_runner_lives() -> None:
     """Both are starting; only the first waits for a heartbeat."""
     assert runner("starting", alive=False).drawn != runner("starting").drawn
     assert runner().drawn == replace(runner(), heartbeat_age_s=3.0).drawn
+
+
+@pytest.mark.parametrize(
+    ("cause", "colour", "who"), [("store_away", "orange", "runner retries"), ("store_refused", "red", "you")]
+)
+def test_a_card_says_who_acts_on_a_store(cause: WriteCause, colour: str, who: str) -> None:
+    """Nobody, while it is away."""
+    waits = replace(runner("paused"), unwritten=Unwritten(cause, "what it says (log)", "", None, 1))
+    card = card_of("a", waits, layers(waits, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW)
+    assert (card.style.colour, card.trouble_colour, card.who) == (colour, colour, who)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.common.view.health import Away, Runner
+from app.common.view.write_words import Unwritten
 from app.table.view import table_page
 from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshness_layer, state_layer, waits_to_merge
 from engine.history.series import Lag
@@ -112,7 +113,10 @@ def test_a_resnapshot_is_published_like_a_change() -> None:
         (runner("new", alive=False), ("Not measured yet", "gray", "the pipeline is not started")),
         (runner("starting", alive=False), ("Not measured yet", "gray", "the pipeline is starting")),
         (runner("paused"), ("Paused", "violet", "lag 0.4 s")),
-        (replace(runner("paused"), disk_full="disk full (log)"), ("Waits for room", "red", "lag 0.4 s")),
+        (
+            replace(runner("paused"), unwritten=Unwritten("disk", "disk full (log)", "", None, 1)),
+            ("Waits for room", "red", "lag 0.4 s"),
+        ),
         (
             replace(runner(), away=Away(ago(48), 5, ago(-30), "m", None)),
             ("Not current", "orange", "the source is unreachable"),
@@ -296,7 +300,7 @@ def test_a_table_that_waits_is_not_streaming() -> None:
 
 def test_a_table_waits_for_room_on_a_full_disk() -> None:
     """Nobody paused it, so the page names the disk and offers no resume."""
-    full = replace(runner("paused"), disk_full="disk full (log: no space)")
+    full = replace(runner("paused"), unwritten=Unwritten("disk", "disk full (log: no space)", "", None, 1))
     state = state_layer(facts(by=full), NOW)
     assert (state.headline, state.colour, state.details[0]) == ("Waits for room", "red", "disk full (log: no space)")
     copying = facts(by=full, state=NewestTableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
