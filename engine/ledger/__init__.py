@@ -1,1 +1,4 @@
-"""Committed state: one file per epoch, from which everything resumes."""
+"""Committed state: one file per epoch, from which everything resumes.
+
+`store` creates the file of an epoch: that is the commit. `records` are the epochs, `state` is what they add up to.
+"""
