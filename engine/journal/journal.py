@@ -76,7 +76,7 @@ class Journal:
         """Append one event. Returns the line as written."""
         with self._lock:
             entry = self._append(event)
-            self._settle()
+            self._report_losses()
         for listener in self.listeners:
             name = getattr(listener, "__qualname__", type(listener).__name__)
             try:
@@ -91,7 +91,7 @@ class Journal:
         """Write the lines kept in memory. Returns whether all of them are in the file."""
         with self._lock:
             self._file.flush()
-            return self._settle()
+            return self._report_losses()
 
     def _append(self, event: Event) -> Entry:
         self._seq += 1
@@ -127,7 +127,7 @@ class Journal:
         self._close_s = clock.monotonic_s() + PART_S
         self._retry_s = 0.0
 
-    def _settle(self) -> bool:
+    def _report_losses(self) -> bool:
         """Report dropped lines once there is room, and record what is wrong."""
         if self._file.error is None and (dropped := self._file.take_dropped()):
             self._append(

@@ -72,7 +72,7 @@ def merge_cost(merging: Merging, rows: int, table_bytes: int, rate: ChangeRate, 
     if not rate.changes_per_s:
         return MergeCost(0.0, 0.0, sink.merge_interval_s)
     table = _Changing(merging, max(rows, 1), max(table_bytes, 1), rate)
-    period_s = _settled(table.merge_bytes, rate.bytes_per_s, sink)
+    period_s = _balanced_period_s(table.merge_bytes, rate.bytes_per_s, sink)
     took_s = seconds(table.merge_bytes(period_s))
     per_s = table.merge_bytes(period_s) / period_s + table.maintenance_bytes_per_s(period_s)
     return MergeCost(per_s * DAY_S, period_s + took_s, period_s)
@@ -83,7 +83,7 @@ def seconds(merge_bytes: float) -> float:
     return _MERGE_S + merge_bytes / _BYTES_PER_S
 
 
-def _settled(merge_bytes: Callable[[float], float], changed_per_s: float, sink: Sink) -> float:
+def _balanced_period_s(merge_bytes: Callable[[float], float], changed_per_s: float, sink: Sink) -> float:
     """The period of merges at which their costs and their schedule agree. merge_bytes: by period."""
     period_s = sink.merge_interval_s
     for _ in range(_ROUNDS):

@@ -97,7 +97,7 @@ class TableFindings:
 
 
 class TableCheck:
-    """Compares parts of one table, and collects what it finds in `found`."""
+    """Compares parts of one table, and collects what it finds in `findings`."""
 
     def __init__(self, source: SourceRows, settling: Settling, ended: Callable[[], bool] = lambda: False) -> None:
         """ended: whether to abandon the comparison."""

@@ -213,7 +213,7 @@ def dates_nulled(record: EpochRecord) -> list[TableNulled]:
     return [TableNulled(table=name, columns=columns) for name, columns in found if columns]
 
 
-def committed(
+def commit_event(
     record: EpochRecord,
     chunks: int,
     reports: Sequence[RangeReport],

@@ -48,7 +48,7 @@ class EpochReader:
     known_places: KnownPlaces = field(default_factory=KnownPlaces)
     """The same, at the ends of the last epochs."""
 
-    def committed(self, reports: Sequence[RangeReport]) -> None:
+    def note_commit(self, reports: Sequence[RangeReport]) -> None:
         """Note an epoch's XA transactions.
 
         A range that ended early does not know its own; what was known before it stays.

@@ -26,7 +26,7 @@ from engine.run.lifecycle.epoch_commit import EpochCommit
 from engine.run.lifecycle.epoch_retries import EpochRetries
 from engine.run.lifecycle.pending_work import PendingWork
 from engine.run.lifecycle.run_assembly import RunParts
-from engine.run.lifecycle.run_start import committed
+from engine.run.lifecycle.run_start import committed_state
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
@@ -58,7 +58,7 @@ class EpochAssembly:
 
     def state(self) -> State:
         """The committed state."""
-        return committed(self.ledger)
+        return committed_state(self.ledger)
 
     def coordinator(self, source: SourceAccess, session: Session) -> Coordinator:
         """A coordinator. Raises TransientError if the source does not answer, SourceLostError."""

@@ -18,7 +18,7 @@ from engine.ledger.state import State, following
 from engine.plan.coverage import split_as_dict
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch import (
-    committed,
+    commit_event,
     completed,
     dates_nulled,
     split_range,
@@ -123,7 +123,7 @@ class EpochCommit:
         self._advance(content.reports, seen_s)
         took_s = clock.monotonic_s() - began_s
         self.journal.write(
-            done := committed(record, len(content.frozen), content.reports, read_s, took_s, content.redumped)
+            done := commit_event(record, len(content.frozen), content.reports, read_s, took_s, content.redumped)
         )
         self.pace.done(max(took_s, self.publisher.append_s), done.changes)
         for event in dates_nulled(record):
@@ -180,9 +180,9 @@ class EpochCommit:
         self.redumps.note_changes(record)
         self.chunks.published(content.frozen)
         for name in record.tables.keys() - verdicts.keys():  # `apply_verdicts` drops those
-            self.snapshot.committed(name, self.state().tables[name].coverage)
+            self.snapshot.note_commit(name, self.state().tables[name].coverage)
         self.chunks.stops_committed()
-        self.redumps.committed(content.redumped_chunks, content.redumped)
+        self.redumps.note_commit(content.redumped_chunks, content.redumped)
 
     def _change_tables(
         self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict], asked: Collection[str]
@@ -198,5 +198,5 @@ class EpochCommit:
         """Move on to the new committed position. seen_s: the source's clock before the range was read."""
         self.last_ts = max([self.last_ts, *(r.last_ts for r in reports)])
         self.gtids = self.gtids.after(reports, mariadb=self.reader.mariadb)
-        self.reader.committed(reports)
+        self.reader.note_commit(reports)
         self.candidate = Candidate(replace(self.position, gtids=self.gtids.proved_set), seen_s, self.reader.places)

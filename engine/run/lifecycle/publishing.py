@@ -16,7 +16,7 @@ from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.helpers import Helpers
 from engine.run.lifecycle.run_assembly import RunParts
-from engine.run.lifecycle.run_start import committed
+from engine.run.lifecycle.run_start import committed_state
 from engine.spec.settings import Spec
 
 
@@ -28,7 +28,7 @@ def open_publisher(parts: RunParts, ledger: Ledger) -> Publisher:
     control.activity.show_sinks(further)
     through = partial(parts.disk_retries.run, "destination")
     publisher = Publisher(spec.sink, destination, ledger, parts.journal, through, retention, further)
-    publisher.tables.open_all(committed(ledger))
+    publisher.tables.open_all(committed_state(ledger))
     publisher.tables.delete_orphans()
     publisher.recover()
     return publisher
@@ -36,7 +36,7 @@ def open_publisher(parts: RunParts, ledger: Ledger) -> Publisher:
 
 def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
     """Record in the ledger what it does not know of the further sinks, once they have ended."""
-    state = committed(ledger)
+    state = committed_state(ledger)
     if news := {sink.name: found for sink in publisher.further if (found := sink.news(state))}:
         publisher.destination.guard()
         ledger.commit(replace(following(state, run, {}), sinks=news))

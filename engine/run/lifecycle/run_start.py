@@ -77,7 +77,7 @@ class RunStart:
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             ledger.commit(replace(begun.record, term=self._takeover.first_term(begun.ledger)))
             self._takeover.take_first(ledger)
-            self._commands.begin(partial(committed, ledger))
+            self._commands.begin(partial(committed_state, ledger))
         finally:
             connection.close()
         for plan in begun.plans:
@@ -86,9 +86,9 @@ class RunStart:
 
     def _continue(self, ledger: Ledger, connection: Connection, source: SourceAccess, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server
-        check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._intake.waiting()))
+        check_tables(self._spec, committed_state(ledger), preflight.tables, to_add(self._intake.waiting()))
         waiting = self._intake.waiting()  # before any of them is answered
-        self._commands.begin(partial(committed, ledger))
+        self._commands.begin(partial(committed_state, ledger))
         if not self._takeover.taken:
             next_seq = self._takeover.take(ledger, to_replace(waiting), everything=everything(waiting))
             if next_seq is not None:
@@ -101,7 +101,7 @@ class RunStart:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
         self._resnapshot_faulty(ledger, connection, self._takeover.at_fault, resumed(waiting))
-        self._repair(ledger, set(committed(ledger).tables) if everything(waiting) else to_replace(waiting))
+        self._repair(ledger, set(committed_state(ledger).tables) if everything(waiting) else to_replace(waiting))
         self._follow_spec(ledger, connection)
         self._stop_unfit(ledger, preflight.tables)
 
@@ -110,7 +110,7 @@ class RunStart:
 
         Removes those that it does not select any more.
         """
-        state, run = committed(ledger), self._journal.run
+        state, run = committed_state(ledger), self._journal.run
         if gone := left_out(self._spec, state):
             state = self._remove(ledger, state, gone)
         record = resnapshot_tables(self._spec, self._destination, state, connection, cured(self._spec, state), run)
@@ -121,11 +121,11 @@ class RunStart:
     def _remove(self, ledger: Ledger, state: State, names: Sequence[str]) -> State:
         changes = {name: TableChange(removed=Removal(None, drop=False)) for name in names}
         ledger.commit(following(state, self._journal.run, changes))
-        return committed(ledger)
+        return committed_state(ledger)
 
     def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
         """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""
-        state = committed(ledger)
+        state = committed_state(ledger)
         names = {name for name, table in state.tables.items() if not table.stopped}
         unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in names])
         if unfit:
@@ -196,7 +196,7 @@ class RunStart:
 
         asked: tables that commands resnapshot or remove.
         """
-        state, changes = committed(ledger), dict[str, TableChange]()
+        state, changes = committed_state(ledger), dict[str, TableChange]()
         for name, why in self._takeover.missing_files.items():
             if name in asked or (table_state := state.known(name)) is None or table_state.stopped or table_state.due:
                 continue
@@ -261,7 +261,7 @@ class RunStart:
         self._journal.write(failover.describe(state, record))
 
 
-def committed(ledger: Ledger) -> State:
+def committed_state(ledger: Ledger) -> State:
     """The state of a ledger that has an epoch."""
     assert ledger.state is not None
     return ledger.state

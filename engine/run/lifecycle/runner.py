@@ -33,7 +33,7 @@ from engine.run.lifecycle.final_checks import require_all_tables, require_publis
 from engine.run.lifecycle.publishing import open_publisher, record_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
-from engine.run.lifecycle.run_start import committed
+from engine.run.lifecycle.run_start import committed_state
 from engine.run.monitors.blocked_monitor import StartupLook
 from engine.run.source_loss import binlog_gap
 from engine.run.tables.first_epoch import SourceAccess
@@ -174,7 +174,7 @@ class _LockedRun:
             record_sinks(publisher, ledger, self._journal.run)
             self._finish_removals(ledger)
             self._destination.release(publisher.tables.complete())
-            self._require_success(publisher, committed(ledger), reached=reached)
+            self._require_success(publisher, committed_state(ledger), reached=reached)
 
     def _store_answers(self, ledger: Ledger) -> bool:
         """Wait for the store of the destination. Returns False if the run was stopped meanwhile.
@@ -261,7 +261,7 @@ class _LockedRun:
         drop_removed(self._destination, ledger, self._journal.run)
         commands = self._parts.control.tables
         for change in commands.accepted(MembershipCommand)[:1]:
-            if change.done(committed(ledger)):
+            if change.done(committed_state(ledger)):
                 commands.carried_out(change, {})
 
     def _require_success(self, publisher: Publisher, state: State, *, reached: bool) -> None:

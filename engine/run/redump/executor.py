@@ -185,7 +185,7 @@ class RedumpExecutor:
         """The chunks that the epoch starting at `position` can commit."""
         return [f for f in self._read if f.high.order <= position.order]
 
-    def committed(self, due: Sequence[Finished], reports: Iterable[RedumpReport]) -> None:
+    def note_commit(self, due: Sequence[Finished], reports: Iterable[RedumpReport]) -> None:
         """Record that an epoch committed these chunks, and delete their temporary files."""
         written = {(report.table, report.chunk): report for report in reports}
         for finished in due:

@@ -132,7 +132,7 @@ class SnapshotScheduler:
     def redumped(self, table: str, chunk: int) -> bool:
         """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
         copy = self._tables[table]
-        copy.committed(copy.coverage.finish([chunk]))
+        copy.note_commit(copy.coverage.finish([chunk]))
         if copy.coverage.copied:
             del self._tables[table]
         return copy.coverage.copied
@@ -153,11 +153,11 @@ class SnapshotScheduler:
         copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
         return {name: list(copy.uncommitted.values()) for name, copy in copies.items()}
 
-    def committed(self, table: str, coverage: Coverage) -> None:
+    def note_commit(self, table: str, coverage: Coverage) -> None:
         """Record that an epoch was committed, with all chunks split off before."""
         copy = self._tables.get(table)
         if copy is not None and not copy.redump:
-            copy.committed(coverage)
+            copy.note_commit(coverage)
 
     def binlog_read(self, asked_s: float) -> None:
         """Record that the binlog was read to its end as of that time (`clock.monotonic_s`).

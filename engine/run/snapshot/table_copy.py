@@ -263,7 +263,7 @@ class TableCopy:
         self.failures = 0
         self.parked_in_a_row = 0
 
-    def committed(self, coverage: Coverage) -> None:
+    def note_commit(self, coverage: Coverage) -> None:
         """Record a committed epoch: all split-off chunks are in the ledger; finished ones are no longer pending."""
         self.coverage = coverage
         self.uncommitted = {}

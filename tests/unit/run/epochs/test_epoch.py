@@ -13,7 +13,7 @@ from engine.journal.event_fields import Backfill, without_redumps
 from engine.journal.sentences import describe
 from engine.ledger.records import EpochRecord, Switch, TableChange
 from engine.plan.chunks import WHOLE
-from engine.run.epochs.epoch import committed, largest, split_range, table_records, up_to_alteration, with_facts
+from engine.run.epochs.epoch import commit_event, largest, split_range, table_records, up_to_alteration, with_facts
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
@@ -212,7 +212,7 @@ def test_the_journal_gets_the_sums_of_an_epoch() -> None:
     """Changes by kind and by table, events and transactions of all parts."""
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)}), part(at(2))]
     tables, _ = table_records({}, [], parts, {}, {})
-    event = committed(epoch_of(tables), 0, parts, 0.5, 0.75)
+    event = commit_event(epoch_of(tables), 0, parts, 0.5, 0.75)
     assert (event.changes, event.tables, event.transactions, event.bytes, event.next_seq) == (5, {"d.t": 5}, 4, 200, 7)
     assert list(event.kinds.values()) == [1, 2, 2, 0]
     assert (event.events, event.reader, event.timings) == (
@@ -231,7 +231,7 @@ def test_redumped_rows_are_no_changes_of_the_source() -> None:
     ]
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)})]
     tables, _ = table_records({}, [], parts, {"d.gone": ERROR}, {}, redumps)
-    event = committed(epoch_of(tables), 0, parts, 0.5, 0.75, redumps)
+    event = commit_event(epoch_of(tables), 0, parts, 0.5, 0.75, redumps)
     assert event.redumped == {"d.t": [18, 0, 0, 2], "d.u": [18, 0, 0, 2]}
     assert without_redumps(event.table_kinds, event.redumped) == {"d.t": [1, 2, 2, 0], "d.u": [0, 0, 0, 0]}
     assert describe(event) == "Epoch 4: 5 changes and 40 redumped changes to b.000002:4"

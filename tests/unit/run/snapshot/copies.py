@@ -190,7 +190,7 @@ class Copies:
         names = {f.table for f in batch.finished} | set(self.snapshot.new_chunks())
         for name in names:
             coverage = self.coverage(name.removeprefix("d."))
-            self.snapshot.committed(name, coverage.finish(f.report.chunk for f in batch.finished if f.table == name))
+            self.snapshot.note_commit(name, coverage.finish(f.report.chunk for f in batch.finished if f.table == name))
 
     def coverage(self, name: str) -> Coverage:
         coverage = self.snapshot.coverage(f"d.{name}")

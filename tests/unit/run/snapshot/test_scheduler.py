@@ -403,10 +403,10 @@ def test_a_chunk_goes_through_its_states_and_no_others(tmp_path: Path) -> None:
         left = run.coverage("t")
         assert left.pending
         with pytest.raises(IllegalEventError, match="'committed' is not possible while the chunk is waiting"):
-            run.snapshot.committed("d.t", left.finish(left.pending))
+            run.snapshot.note_commit("d.t", left.finish(left.pending))
         run.snapshot.drop("d.t")
         assert table.states == {}
-        run.snapshot.committed("d.t", left)
+        run.snapshot.note_commit("d.t", left)
 
 
 def test_shares_of_a_rate_are_handed_out(tmp_path: Path) -> None:
