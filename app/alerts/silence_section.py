@@ -29,17 +29,17 @@ _SAID = {
 
 def section(chosen: Sequence[Directory]) -> None:
     """The silences of these pipelines. An operator can end them and add one."""
-    found = [(where, one) for where in chosen for one in silences(where)]
-    if not found and not (chosen and access.operator()):
+    in_force = [(where, one) for where in chosen for one in silences(where)]
+    if not in_force and not (chosen and access.operator()):
         return
     head, button = st.columns([3, 1], vertical_alignment="center")
-    head.subheader(f"Silences :gray[{len(found)}]" if found else "Silences", anchor=False)
+    head.subheader(f"Silences :gray[{len(in_force)}]" if in_force else "Silences", anchor=False)
     if chosen and access.operator():
         with button, st.container(horizontal=True, horizontal_alignment="right"):
             _form({where.root.name: where for where in chosen})
-    if not found:
+    if not in_force:
         st.caption(unsilenced([home.origin_of(where).alerts for where in chosen]))
-    for where, one in found:
+    for where, one in in_force:
         _line(where, one)
 
 

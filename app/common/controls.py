@@ -51,8 +51,8 @@ def sent(name: str) -> list[Sent]:
 
 def answers_shown() -> dict[str, datetime]:
     """When the answer to each command was first shown in this browser, by the command's id."""
-    found: dict[str, datetime] = st.session_state.setdefault(_ANSWERS, {})
-    return found
+    times: dict[str, datetime] = st.session_state.setdefault(_ANSWERS, {})
+    return times
 
 
 def clicks(name: str) -> int:

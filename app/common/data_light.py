@@ -128,10 +128,10 @@ def differences(where: Directory) -> int:
 
 def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -> Layer:
     """The light of one table. current: whether its mirror follows the source now."""
-    found = [one for one in tables_of(where, now) if one.table == table]
-    if not found:  # it was removed
-        found = verification.tables_of(_facts(where, table), verify_settings(where), now)
-    return verification.layer(found, now, current=current, continuous=_continuous(where))
+    tables = [one for one in tables_of(where, now) if one.table == table]
+    if not tables:  # it was removed
+        tables = verification.tables_of(_facts(where, table), verify_settings(where), now)
+    return verification.layer(tables, now, current=current, continuous=_continuous(where))
 
 
 def broken(where: Directory, table: str, now: datetime) -> Unreadable | None:

@@ -131,28 +131,28 @@ def _ended(name: str, run: str) -> Run | None:
     """The newest run, which `runner.json` calls `run`. Only the journal has its exit code."""
     if (name, run) in _ends():
         return _ends()[name, run]
-    found = ask(latest_run, name)
-    if found is not None and found.ended is not None and found.run == run:
-        _ends()[name, run] = found
-    return found
+    latest = ask(latest_run, name)
+    if latest is not None and latest.ended is not None and latest.run == run:
+        _ends()[name, run] = latest
+    return latest
 
 
 def _runner(where: Directory, record: RunnerRecord | None, run: Run | None) -> Runner:
     name = where.root.name
     if name not in launches():
         return runner_of(record, run)
-    found = runner_of(record, run, launched_at(name))
+    runner = runner_of(record, run, launched_at(name))
     code = exit_code(name)
     # A runner that failed before its first heartbeat leaves only an exit code and a log.
     if (
         code
-        and found.state in ("new", "ended", "failed", "lost")
-        and (found.last_seen is None or found.last_seen < launches()[name].at)
+        and runner.state in ("new", "ended", "failed", "lost")
+        and (runner.last_seen is None or runner.last_seen < launches()[name].at)
     ):
         started = clock.utc_text(launches()[name].at)
         error = ErrorRecord(message=f"The runner ended at once with exit code {code}.")
         return runner_of(RunnerRecord("ended", error=error, started=started), None)
-    return found
+    return runner
 
 
 def record_of(where: Directory) -> RunnerRecord | None:

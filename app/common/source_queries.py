@@ -119,8 +119,8 @@ def surveyed(spec: Spec) -> Catalog:
     """All tables that the user may see."""
     with _connected(spec) as connection:
         server = describe(connection)
-        found = survey(connection, server)
-    return Catalog(found, risks(found), server.names)
+        catalog = survey(connection, server)
+    return Catalog(catalog, risks(catalog), server.names)
 
 
 def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:

@@ -49,11 +49,11 @@ def of_stop(hint: str | None) -> tuple[CommandVerb, ...]:
 
 def of_tables(where: Directory, only: str | None = None) -> dict[str, tuple[CommandVerb, ...]]:
     """The acts of each table that needs one, the stopped tables first. only: of this table."""
-    found = {one.table: of_stop(one.hint) for one in stopped(where)}
+    verbs = {one.table: of_stop(one.hint) for one in stopped(where)}
     for one in data_light.tables_of(where, clock.utc_now()):
         if one.broken:
-            found.setdefault(one.table, ("redump",))
-    return {table: acts for table, acts in found.items() if only in (None, table)}
+            verbs.setdefault(one.table, ("redump",))
+    return {table: acts for table, acts in verbs.items() if only in (None, table)}
 
 
 def stopped(where: Directory) -> list[TableProgress]:

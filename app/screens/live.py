@@ -148,13 +148,13 @@ def body(where: Directory) -> None:
 def page() -> None:
     """The page."""
     spoken.heading("Live")
-    found = {where.root.name: where for where in home.directories()}
-    if not found:
+    directories = {where.root.name: where for where in home.directories()}
+    if not directories:
         welcome.brief("Here you can watch a pipeline.")
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:
-        where = selection.pipeline(found)
+        where = selection.pipeline(directories)
     if where is None:
         selection.unselected()
         return

@@ -138,12 +138,12 @@ def count(where: Directory, request: Request, plan: table_queries.NewestPlan | N
         with st.spinner("Counting the affected rows"):
             document = json.dumps(redump_form.document(request))
             answer = engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
-            found = DryRun.from_json(answer)
+            dry_run = DryRun.from_json(answer)
     except TidemarkError as problem:
         messages.error(problem)
         return None
-    st.session_state[_key(_DRY_RUN, where.root.name)] = request, found
-    return found
+    st.session_state[_key(_DRY_RUN, where.root.name)] = request, dry_run
+    return dry_run
 
 
 def affected(where: Directory, dry_run: DryRun, key: str) -> None:

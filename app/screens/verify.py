@@ -51,23 +51,23 @@ def overview(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> Non
     drawn: the buttons below. If others are needed, the page runs again.
     """
     now, runner = clock.utc_now(), home.runner(where)
-    found = data_light.tables_of(where, now)
-    if not found:
+    tables = data_light.tables_of(where, now)
+    if not tables:
         messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
         return
     shown = data_light.layer_of(where, now, current=runner.works and not home.lacking_settings(where))
-    able = [one for one in found if one.state != "unverifiable"]
+    able = [one for one in tables if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
-    comparable = sum(one.verdict.comparable for one in found)
+    comparable = sum(one.verdict.comparable for one in tables)
     cells = st.columns(4)
-    cells[0].metric("Verified tables", f"{sum(one.state == 'verified' for one in found):,} of {comparable:,}")
+    cells[0].metric("Verified tables", f"{sum(one.state == 'verified' for one in tables):,} of {comparable:,}")
     complete = oldest is not None and all(one.at for one in able)
     age = words.duration(round((now - oldest).total_seconds())) if complete and oldest else words.NOTHING
     cells[1].metric(
         "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
     )
-    rows = sum(one.differences for one in found)
-    compared = sum(one.summary.rows for one in found if one.summary)
+    rows = sum(one.differences for one in tables)
+    compared = sum(one.summary.rows for one in tables if one.summary)
     # Before anything is compared, 0 would pass for a verdict.
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))

@@ -63,11 +63,11 @@ def load(identity: str) -> Draft:
 
 def saved_drafts() -> list[Draft]:
     """All drafts on disk that this version can read, the last changed first."""
-    found = []
+    drafts = []
     for path in folder().glob("*.json"):
         with suppress(NewerFormatError):
-            found += [load(path.stem)] if is_id(path.stem) else []
-    return sorted((draft for draft in found if draft.changed), key=lambda d: d.changed, reverse=True)
+            drafts += [load(path.stem)] if is_id(path.stem) else []
+    return sorted((draft for draft in drafts if draft.changed), key=lambda d: d.changed, reverse=True)
 
 
 def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:

@@ -125,8 +125,8 @@ def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
 
 def note(draft: Draft, step: str, outcome: StepOutcome, text: str) -> Draft:
     """Save a step's finding, unless it is unchanged."""
-    found = draft.finding(step)
-    if found and (found.outcome, found.text) == (outcome, text):
+    finding = draft.finding(step)
+    if finding and (finding.outcome, finding.text) == (outcome, text):
         return draft
     at = clock.utc_text()
     return drafts.change(draft.id, lambda now: now.note(step, outcome, text, at))

@@ -175,14 +175,16 @@ def _folder(draft: Draft, spec: Spec) -> Draft:
     st.markdown("**Layout**")
     st.code(f"{path}\n{destination_kind.layout(draft)}", language=None, wrap_lines=True)
     draft = examined(draft, spec)
-    found = draft.finding("Destination")
-    if found is not None and found.outcome == "fail":
+    finding = draft.finding("Destination")
+    if finding is not None and finding.outcome == "fail":
         messages.three_parts(
-            found.text, "Nothing can be published there.", "Choose another folder, or grant this user write permission."
+            finding.text,
+            "Nothing can be published there.",
+            "Choose another folder, or grant this user write permission.",
         )
-    elif found is not None and found.outcome == "warn":
+    elif finding is not None and finding.outcome == "warn":
         messages.three_parts(
-            found.text,
+            finding.text,
             "This pipeline would write to tables of the same names.",
             "Choose another folder, unless you want to add to this one.",
             amber=True,

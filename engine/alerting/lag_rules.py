@@ -60,16 +60,16 @@ class LagRules:
 
     def _matched(self) -> InForce:
         """Match all tables with all globs."""
-        found: dict[str, tuple[float, list[str]]] = {}
+        thresholds: dict[str, tuple[float, list[str]]] = {}
         others = not self._tables
         for name in sorted(self._tables):
             glob = self._settings.lag_rule(name)
             limit_s = self._settings.tables[glob].lag_s if glob is not None else None
             if glob is not None and limit_s is not None:
-                found.setdefault(glob, (limit_s, []))[1].append(name)
+                thresholds.setdefault(glob, (limit_s, []))[1].append(name)
             else:
                 others = True
-        return InForce(others, found)
+        return InForce(others, thresholds)
 
 
 def behind_words(glob: str, tables: Sequence[str], lag_s: float, limit_s: float | None) -> str:

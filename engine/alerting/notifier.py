@@ -155,9 +155,9 @@ class Notifier:
 def standing_before(directory: Directory) -> list[Alert]:
     """The alerts that an earlier run left active; none if the file is invalid, or the time of one is not known."""
     with suppress(ValueError, OSError, TypeError, KeyError, AttributeError):
-        found = read_alerts(directory)
-        for alert in found:
+        alerts = read_alerts(directory)
+        for alert in alerts:
             clock.parse_utc(alert.since)
             clock.parse_utc(alert.announced)
-        return found
+        return alerts
     return []

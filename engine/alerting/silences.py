@@ -98,10 +98,10 @@ def add_silence(
 def end_silence(directory: Directory, identity: str, *, actor: str = "") -> Silence:
     """End a silence before its time. Raises SpecError if none of this id is in force, OSError."""
     now = clock.utc_text()
-    found = next((one for one in silences(directory) if one.id == identity), None)
-    if found is None:
+    silence = next((one for one in silences(directory) if one.id == identity), None)
+    if silence is None:
         raise _refused(f"No silence {identity!r} is in force", "`tidemark silence SPEC` lists those that are.")
-    ended = replace(found, until=now, ended_by=actor.strip() or this_user())
+    ended = replace(silence, until=now, ended_by=actor.strip() or this_user())
     _write(directory, ended)
     return ended
 
@@ -156,9 +156,9 @@ def _read(path: Path) -> Silence | None:
     with suppress(OSError, ValueError, TypeError, AttributeError, NewerFormatError):
         record = json.loads(path.read_text(encoding="utf-8"))
         formats.check("silence", record, path)
-        found = Silence(**formats.without(record))
-        if all(isinstance(text, str) for text in (found.id, found.since, found.until)):
-            return found
+        silence = Silence(**formats.without(record))
+        if all(isinstance(text, str) for text in (silence.id, silence.since, silence.until)):
+            return silence
     return None
 
 

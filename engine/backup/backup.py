@@ -64,9 +64,9 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     spec.sink.require_mirrors("A backup")
     for _ in range(_TRIES):
         before = _state(directory)
-        found = _versions(destination_of(spec.sink), before, whole=True)
-        tables = {name: one.newest() for name, one in found.items()}
-        identities = {name: one.identities() for name, one in found.items()}
+        versions = _versions(destination_of(spec.sink), before, whole=True)
+        tables = {name: one.newest() for name, one in versions.items()}
+        identities = {name: one.identities() for name, one in versions.items()}
         files = _ledger_files(directory)
         state = _state(directory)
         if state.ledger == before.ledger and _is_complete(files, tables, state):
@@ -113,11 +113,11 @@ def _rolled_back(
     state = ledger.state
     assert state is not None
     known, identities = manifest["tables"], manifest.get("identities", {})  # earlier versions did not have identifiers
-    found = {name: one for name, one in _versions(destination, state).items() if name in known and one.is_there}
-    for name, one in found.items():
+    versions = {name: one for name, one in _versions(destination, state).items() if name in known and one.is_there}
+    for name, one in versions.items():
         one.check_roll_back(known[name], identities.get(name, {}))
     destination.take(state.ledger, Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
-    for name, one in found.items():
+    for name, one in versions.items():
         one.roll_back(known[name])
     destination.release()
     sinks, places = sinks_after_restore(state, spec.sinks)
@@ -174,27 +174,27 @@ def _state(directory: Directory) -> State:
 
 def _versions(destination: Destination, state: State, *, whole: bool = False) -> dict[str, TableVersions]:
     """The versions of the tables that have begun. whole: only of those that are there as a whole."""
-    found = dict[str, TableVersions]()
+    versions_by_table = dict[str, TableVersions]()
     for name, known in state.tables.items():
         if not known.begun:
             continue
         table = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
         versions = destination.versions(table)
         if versions is not None and (table.is_there or not whole):
-            found[name] = versions
-    return found
+            versions_by_table[name] = versions
+    return versions_by_table
 
 
 def _ledger_files(directory: Directory) -> dict[str, bytes]:
     """The ledger's current files. One that is pruned meanwhile is left out; `_holds` notices."""
-    found = {}
+    contents = {}
     for path in sorted(directory.ledger.glob("*-*.json")):
         if not path.name.startswith("."):
             try:
-                found[path.name] = path.read_bytes()
+                contents[path.name] = path.read_bytes()
             except FileNotFoundError:
                 continue
-    return found
+    return contents
 
 
 def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:

@@ -134,7 +134,7 @@ def overwrite(path: Path, text: str) -> None:
     """
     data = text.encode()
     with path.open("r+b", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if len(data) > max(found.st_size, 512 * found.st_blocks):
+        status = os.fstat(file.fileno())
+        if len(data) > max(status.st_size, 512 * status.st_blocks):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        os.pwrite(file.fileno(), data.ljust(found.st_size), 0)
+        os.pwrite(file.fileno(), data.ljust(status.st_size), 0)

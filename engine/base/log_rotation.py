@@ -17,8 +17,8 @@ MOST_BYTES, KEPT = 32 << 20, 3
 def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
     """Rotate the log if this process writes to it and it is too large. Returns whether it was. Raises OSError."""
     with suppress(FileNotFoundError):
-        found = log.stat()
-        if found.st_size > most_bytes and os.path.samestat(found, os.fstat(1)):
+        status = log.stat()
+        if status.st_size > most_bytes and os.path.samestat(status, os.fstat(1)):
             for number in range(KEPT - 1, 0, -1):
                 with suppress(FileNotFoundError):
                     _old(log, number).replace(_old(log, number + 1))

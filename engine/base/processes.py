@@ -27,19 +27,19 @@ _STATE, _STARTED = 0, 19
 
 def here() -> dict[str, Any]:
     """This process and this instant: boot, namespace, ticks (None if unknown) and monotonic_s."""
-    found = _stat(os.getpid())
+    process = _stat(os.getpid())
     return {
         "boot": _boot(),
         "namespace": _namespace(),
-        "ticks": int(found[_STARTED]) if found else None,
+        "ticks": int(process[_STARTED]) if process else None,
         "monotonic_s": round(clock.monotonic_s(), 3),
     }
 
 
 def of(pid: int) -> dict[str, Any]:
     """Like `here`, for another process of this namespace; without ticks if it is gone."""
-    found = _stat(pid)
-    return {**here(), "ticks": int(found[_STARTED]) if found else None}
+    process = _stat(pid)
+    return {**here(), "ticks": int(process[_STARTED]) if process else None}
 
 
 def age_s(written: Mapping[str, Any]) -> float | None:
@@ -62,8 +62,8 @@ def lives(pid: int, written: Mapping[str, Any]) -> bool | None:
         return None
     if written.get("ticks") is None:
         return None
-    found = _stat(pid)
-    return found is not None and found[_STATE] not in ("Z", "X") and int(found[_STARTED]) == written["ticks"]
+    process = _stat(pid)
+    return process is not None and process[_STATE] not in ("Z", "X") and int(process[_STARTED]) == written["ticks"]
 
 
 def _boot() -> str | None:

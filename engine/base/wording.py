@@ -34,8 +34,8 @@ def duration(value: float | None) -> str:
 
 def utc_time(text: object) -> str:
     """`2026-11-27 12:30:05 UTC` for a time as `clock.utc_text` writes it; other texts stay as they are."""
-    found = _UTC_TEXT.match(str(text or NOTHING))
-    return f"{found['day']} {found['time']} UTC" if found else str(text or NOTHING)
+    match = _UTC_TEXT.match(str(text or NOTHING))
+    return f"{match['day']} {match['time']} UTC" if match else str(text or NOTHING)
 
 
 def plural(number: int, noun: str) -> str:

@@ -118,8 +118,8 @@ def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:
         return list(names)
     with suppress(TidemarkError), closing(open_connection(endpoint_of(spec.source))) as connection:
         rule = describe(connection).names
-        found = full_names | {".".join(name) for name in list_tables(connection)} if rule.folds else full_names
-        return [rule.stored(name, found) for name in names]
+        existing = full_names | {".".join(name) for name in list_tables(connection)} if rule.folds else full_names
+        return [rule.stored(name, existing) for name in names]
     return list(names)
 
 

@@ -366,11 +366,11 @@ def maintain(
         check(directory, tables)
         send(spec_file, "maintain", {"tables": tables}, reason, as_json=as_json)
         return
-    found = conditions(spec, directory, tables)
+    table_conditions = conditions(spec, directory, tables)
     if as_json:
-        print_json({"tables": [one.as_dict() for one in found]})
+        print_json({"tables": [one.as_dict() for one in table_conditions]})
     else:
-        out.print(as_grid(found), "Nothing was sent.", sep="\n")
+        out.print(as_grid(table_conditions), "Nothing was sent.", sep="\n")
 
 
 @app.command()

@@ -15,12 +15,12 @@ from engine.pipeline.command_queue import Waiting, waiting_commands, withdraw
 def queue(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     """List the commands that a run has not answered yet: who sent what, when and why. Works without a runner."""
     _, directory = opened(spec_file)
-    found = waiting_commands(directory)
+    commands = waiting_commands(directory)
     if as_json:
-        print_json({"commands": [asdict(one) for one in found]})
-    elif not found:
+        print_json({"commands": [asdict(one) for one in commands]})
+    elif not commands:
         out.print("No command waits.")
-    for one in () if as_json else found:
+    for one in () if as_json else commands:
         out.print(_line(one), markup=False, soft_wrap=True)
 
 

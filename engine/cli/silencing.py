@@ -40,9 +40,9 @@ def silence(
     elif period:
         _show([add_silence(directory, period, reason, kind=kind, table=table)], "Silenced", as_json=as_json)
     else:
-        found = silences(directory)
-        _show(found, "Silenced", as_json=as_json)
-        if not found and not as_json:
+        in_force = silences(directory)
+        _show(in_force, "Silenced", as_json=as_json)
+        if not in_force and not as_json:
             out.print("No silence is in force.")
 
 

@@ -65,8 +65,8 @@ _OTHERWISE = "Correct the query. Its SQL is DuckDB's, whose documentation explai
 def advice(error: duckdb.Error, sql: str, tables: Sequence[Table]) -> str:
     """What to do about the error of a query over these tables; never empty."""
     message = str(error)
-    if (found := _COLUMN.search(message)) is not None:
-        return _column(found[1], sql, tables)
+    if (match := _COLUMN.search(message)) is not None:
+        return _column(match[1], sql, tables)
     fitting = (text for kind, part, text in _ADVICE if isinstance(error, kind) and part in message)
     return next(fitting, _OTHERWISE)
 

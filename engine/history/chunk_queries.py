@@ -290,8 +290,8 @@ def reads(
 ) -> list[Read]:
     """The newest reads, ordered by start. since: only those that ended then or later."""
     asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
-    found = fetch(cursor, Read, _READS, asked)
-    return sorted(found, key=lambda read: read.started)
+    chunk_reads = fetch(cursor, Read, _READS, asked)
+    return sorted(chunk_reads, key=lambda read: read.started)
 
 
 def read_of(cursor: Cursor, pipeline: str, table: str, key: str, before: datetime | None = None) -> RowRead | None:

@@ -72,12 +72,12 @@ SELECT c.*, e.*, r.* FROM (
 
 def asked(cursor: Cursor, pipeline: str, since: datetime) -> SourceCost:
     """What the pipeline asked of its source since a time."""
-    found = fetch_one(cursor, SourceCost, _ASKED, {"pipeline": pipeline, "since": naive(since)})
-    return found or SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    cost = fetch_one(cursor, SourceCost, _ASKED, {"pipeline": pipeline, "since": naive(since)})
+    return cost or SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def reader_seconds(cursor: Cursor, pipeline: str, since: datetime, until: datetime) -> ReaderSeconds:
     """What the readers of finished chunks did in an interval."""
     parameters = {"pipeline": pipeline, "since": naive(since), "until": naive(until)}
-    found = fetch_one(cursor, ReaderSeconds, _SECONDS, parameters)
-    return found or ReaderSeconds(0, 0, 0, 0, 0, 0)
+    seconds = fetch_one(cursor, ReaderSeconds, _SECONDS, parameters)
+    return seconds or ReaderSeconds(0, 0, 0, 0, 0, 0)

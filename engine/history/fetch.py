@@ -18,13 +18,13 @@ def fetch(
     """One `kind` per row, called with the columns in order."""
     cursor.execute(sql, dict(parameters or {}))
     times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
-    found = []
+    results = []
     for row in cursor.fetchall():
         values = list(row)
         for n in times:
             values[n] = aware(values[n])
-        found.append(kind(*values))
-    return found
+        results.append(kind(*values))
+    return results
 
 
 def part(cursor: Cursor, query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
@@ -46,8 +46,8 @@ def fetch_one(
     cursor: Cursor, kind: Callable[..., Result], sql: str, parameters: Mapping[str, object] | None = None
 ) -> Result | None:
     """The first row as a `kind`, or None."""
-    found = fetch(cursor, kind, sql, parameters)
-    return found[0] if found else None
+    results = fetch(cursor, kind, sql, parameters)
+    return results[0] if results else None
 
 
 def aware(value: Any) -> Any:

@@ -118,8 +118,8 @@ def latest_run(cursor: Cursor, pipeline: str) -> Run | None:
 
 def first_started(cursor: Cursor, pipeline: str) -> datetime | None:
     """When the pipeline first ran."""
-    found = cursor.execute(_FIRST, {"pipeline": pipeline}).fetchone()
-    first: datetime | None = aware(found[0]) if found else None
+    row = cursor.execute(_FIRST, {"pipeline": pipeline}).fetchone()
+    first: datetime | None = aware(row[0]) if row else None
     return first
 
 
@@ -135,6 +135,6 @@ def journalled(cursor: Cursor, pipeline: str) -> Journalled:
 
 def spec_of(cursor: Cursor, pipeline: str, run: str) -> str | None:
     """The spec at the start of a run, as JSON text; None if its journal does not have it."""
-    found = cursor.execute(_SPEC, {"pipeline": pipeline, "run": run}).fetchone()
-    text: str | None = found[0] if found else None
+    row = cursor.execute(_SPEC, {"pipeline": pipeline, "run": run}).fetchone()
+    text: str | None = row[0] if row else None
     return text

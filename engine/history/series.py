@@ -170,13 +170,13 @@ def epochs(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[Epo
 def _by_pipeline(
     cursor: Cursor, kind: Callable[..., T], sql: str, since: datetime, width_ms: int
 ) -> dict[str, list[T]]:
-    found = defaultdict[str, list[T]](list)
+    points = defaultdict[str, list[T]](list)
     rows = fetch(
         cursor, lambda name, *values: (name, kind(*values)), sql, {"since": naive(since), "width_ms": width_ms}
     )
     for name, one in rows:
-        found[name].append(one)
-    return dict(found)
+        points[name].append(one)
+    return dict(points)
 
 
 def epoch_totals(cursor: Cursor, pipeline: str) -> EpochTotals:

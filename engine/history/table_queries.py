@@ -140,11 +140,11 @@ def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Newes
 
 def progress(cursor: Cursor, pipeline: str) -> list[TableProgress]:
     """The progress of each table, by name."""
-    found = part(cursor, _without_changes, pipeline)
-    tables = dict(found)
+    table_progress = part(cursor, _without_changes, pipeline)
+    tables = dict(table_progress)
     for name, changes, at_s in cursor.execute(_SUMS, {"pipeline": pipeline}).fetchall():
-        if changes or name not in found:
-            one = found.get(name) or _unplanned(name)
+        if changes or name not in table_progress:
+            one = table_progress.get(name) or _unplanned(name)
             tables[name] = one._replace(changes=changes or 0, last_change_s=at_s)
     return sorted(tables.values(), key=lambda one: one.table)
 
@@ -154,11 +154,11 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, TableProgress]:
     states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
     chunks = counts(cursor, pipeline)
     plan_by_table = {plan.table: plan for plan in part(cursor, plans, pipeline)}
-    found = {}
+    tables = {}
     for table in {**plan_by_table, **states}:
         state, reason, hint = states.get(table, (None, None, None))
         plan, count = plan_by_table.get(table), chunks.get(table, Count()) if state != "removed" else Count()
-        found[table] = TableProgress(
+        tables[table] = TableProgress(
             table,
             state,
             reason if state == "stopped" else None,
@@ -177,7 +177,7 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, TableProgress]:
             count.first_started,
             count.last_ended,
         )
-    return found
+    return tables
 
 
 def _unplanned(table: str) -> TableProgress:
@@ -204,6 +204,6 @@ def stopped(cursor: Cursor, pipeline: str) -> list[str]:
 
 def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:
     """When the table's last copy was completed; None while it is being copied, or if it is not captured."""
-    found = cursor.execute(_COPIED, {"pipeline": pipeline, "table": table}).fetchone()
-    at: datetime | None = aware(found[0]) if found else None
+    row = cursor.execute(_COPIED, {"pipeline": pipeline, "table": table}).fetchone()
+    at: datetime | None = aware(row[0]) if row else None
     return at

@@ -40,9 +40,9 @@ def _last_line(folder: Path, run: str) -> dict[str, Any] | None:
     for most_bytes in _TAILS:
         for line in reversed(newest_lines(folder, most_bytes, run)):
             try:
-                found = json.loads(line)
+                entry = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(found, dict) and isinstance(found.get("seq"), int):
-                return found
+            if isinstance(entry, dict) and isinstance(entry.get("seq"), int):
+                return entry
     return None

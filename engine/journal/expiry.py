@@ -45,11 +45,11 @@ def expire_and_compress(folder: Path, run: str, retention_s: float | None) -> bo
 
     run: the current run. Only its runner may call this. Raises OSError.
     """
-    found = parts_in(folder)
+    parts = parts_in(folder)
     if retention_s is not None:
-        found = _delete(found, run, clock.unix_s() - retention_s)
+        parts = _delete(parts, run, clock.unix_s() - retention_s)
     by_run: dict[str, list[Part]] = {}
-    for part in found:
+    for part in parts:
         by_run.setdefault(part.run, []).append(part)
     for name, its in by_run.items():
         for part in its[:-_KEPT_PLAIN] if name == run else its:

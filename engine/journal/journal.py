@@ -158,8 +158,8 @@ def _latest(path: Path) -> str:
     """The newest time in the previous run's journal, if it is at most a day ahead of the clock; otherwise empty."""
     earlier = [run for run in runs_in(path.parent) if run < path.stem]
     try:
-        found = _TS.findall("\n".join(newest_lines(path.parent, _LAST_BYTES, earlier[-1])))
+        times = _TS.findall("\n".join(newest_lines(path.parent, _LAST_BYTES, earlier[-1])))
     except (OSError, IndexError):
         return ""
-    latest = max(found, default="")
+    latest = max(times, default="")
     return latest if latest <= clock.utc_text(clock.utc_now() + timedelta(days=1)) else ""

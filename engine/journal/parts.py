@@ -86,8 +86,8 @@ def newest_lines(folder: Path, most_bytes: int, run: str | None = None) -> list[
     The last line may be incomplete. The lines may be fewer after many parts in a short time: only the newest two are
     read. Raises OSError.
     """
-    found = parts_in(folder, run)
-    mine = [part for part in found if part.run == found[-1].run][-2:]
+    parts = parts_in(folder, run)
+    mine = [part for part in parts if part.run == parts[-1].run][-2:]
     lines: list[str] = []
     size = 0
     for part in reversed(mine):

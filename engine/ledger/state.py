@@ -282,17 +282,17 @@ def _sinks(
     sinks: Mapping[str, SinkRecord], changes: Mapping[str, SinkRecord | SinkNews | None]
 ) -> Mapping[str, SinkRecord]:
     """The further sinks after an epoch."""
-    found = dict(sinks)
+    records = dict(sinks)
     for name, change in changes.items():
         if change is None:
-            found.pop(name, None)
+            records.pop(name, None)
         elif isinstance(change, SinkRecord):
-            found[name] = change
-        elif name in found:
-            known = found[name]
+            records[name] = change
+        elif name in records:
+            known = records[name]
             applied = {**known.applied, **change.applied}
-            found[name] = replace(known, applied=applied, stopped=change.stopped or known.stopped)
-    return found
+            records[name] = replace(known, applied=applied, stopped=change.stopped or known.stopped)
+    return records
 
 
 def _apply_table(table: TableState | None, change: TableChange) -> TableState:

@@ -203,12 +203,12 @@ class Ledger:
 
     def file_names(self) -> dict[str, set[str]]:
         """The names of the data files in the epochs that are kept, by table."""
-        found: dict[str, set[str]] = {}
+        names_by_kind: dict[str, set[str]] = {}
         for record in self.kept_epochs():
             for table, part in record.tables.items():
                 names = (str(file["name"]) for written in part.written for file in written.files)
-                found.setdefault(table, set()).update(names)
-        return found
+                names_by_kind.setdefault(table, set()).update(names)
+        return names_by_kind
 
     def prune(
         self,

@@ -39,10 +39,10 @@ class Alert:
         """An alert of the file. None if it is damaged: no object, without a kind, or of no table."""
         if isinstance(record, Mapping) and "told" in record:  # as version 1 wrote it
             record = {**record, "announced": record["told"]}
-        found = record_from(cls, record)
-        if found is None or (type(found.kind), type(found.table)) not in ((str, str), (str, type(None))):
+        alert = record_from(cls, record)
+        if alert is None or (type(alert.kind), type(alert.table)) not in ((str, str), (str, type(None))):
             return None
-        return found
+        return alert
 
     def to_json(self) -> dict[str, Any]:
         """For the file; `from_json` is the inverse."""

@@ -61,14 +61,14 @@ class Waiting:
 
 def waiting_commands(directory: Directory) -> list[Waiting]:
     """The commands in the inbox, in the order in which a run takes them. Files that are no commands are left out."""
-    found = []
+    commands = []
     for path in directory.inbox.glob("*.json"):
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
             place = record.get("seq")
             order = (not isinstance(place, int), place if isinstance(place, int) else path.stat().st_mtime_ns)
-            found.append((order, _waiting(path, record)))
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+            commands.append((order, _waiting(path, record)))
+    return [one for _, one in sorted(commands, key=lambda pair: pair[0])]
 
 
 def withdraw(directory: Directory, identity: str, *, actor: str = "", reason: str = "") -> Waiting:

@@ -27,8 +27,8 @@ class Controls:
 
     def as_dict(self) -> dict[str, Any]:
         """For `controls.json` and `runner.json`; without the end of a throttle that has none."""
-        found = asdict(self)
-        return found if self.until else {name: found[name] for name in ("throttle", "snapshot", "tables")}
+        record = asdict(self)
+        return record if self.until else {name: record[name] for name in ("throttle", "snapshot", "tables")}
 
     def throttled(self, changes: dict[str, Any], until: str = "") -> "Controls":
         """The controls after a command that changes throttle settings, for ever or until a time (UTC text).

@@ -57,8 +57,8 @@ def stamped(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def version_of(record: Any) -> int:
     """A record's version; 0 if it has none that is a number."""
-    found = record.get(FIELD) if isinstance(record, Mapping) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    version = record.get(FIELD) if isinstance(record, Mapping) else None
+    return version if isinstance(version, int) and not isinstance(version, bool) else 0
 
 
 def check(name: str, record: Any, path: Path | str) -> None:

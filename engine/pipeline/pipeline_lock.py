@@ -109,8 +109,8 @@ def _lease_holder(directory: Directory) -> str | None:
 
 def _runner(directory: Directory) -> dict[str, Any] | None:
     with suppress(OSError, ValueError):
-        found: dict[str, Any] = json.loads(directory.runner.read_text(encoding="utf-8"))
-        return found
+        record: dict[str, Any] = json.loads(directory.runner.read_text(encoding="utf-8"))
+        return record
     return None
 
 

@@ -221,6 +221,6 @@ class RunnerRecord:
 
 
 def _blocked(values: object) -> tuple[ReadsBlocked, ...]:
-    found = [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
-    events = (event_from(ReadsBlocked.NAME, one) for one in found)
+    records = [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
+    events = (event_from(ReadsBlocked.NAME, one) for one in records)
     return tuple(one for one in events if isinstance(one, ReadsBlocked))

@@ -54,10 +54,10 @@ def read_alerts(directory: Directory) -> list[Alert]:
     The watchdog's alerts about the newest run are among them. Raises NewerFormatError, OSError, and ValueError,
     KeyError or TypeError if the file is no list of alerts.
     """
-    found = read_runners_alerts(directory)
+    alerts = read_runners_alerts(directory)
     watched = _watchdogs_alerts(directory)
     kinds = {alert.kind for alert in watched}
-    return [*(alert for alert in found if alert.kind not in kinds), *watched]
+    return [*(alert for alert in alerts if alert.kind not in kinds), *watched]
 
 
 def read_runners_alerts(directory: Directory) -> list[Alert]:
@@ -101,18 +101,18 @@ def _read_list(name: str, path: Path) -> list[Any]:
     except FileNotFoundError:
         return []
     formats.check(name, record, path)
-    found: list[Any] = record[name] if isinstance(record, dict) else record
-    return found
+    values: list[Any] = record[name] if isinstance(record, dict) else record
+    return values
 
 
 def read_standbys(directory: Directory) -> list[Standby]:
     """The standby runners, without those of this machine that are gone."""
-    found = []
+    standbys = []
     for path in sorted((directory.root / "standby").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             written = record.get("process") or {}
             rebooted = record["host"] == socket.gethostname() and written.get("boot") != processes.here()["boot"]
             if not rebooted and processes.lives(record["pid"], written) is not False:
-                found.append(Standby(record["host"], record["pid"], record["since"]))
-    return found
+                standbys.append(Standby(record["host"], record["pid"], record["since"]))
+    return standbys

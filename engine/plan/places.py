@@ -28,9 +28,9 @@ def place(keys: pa.Table, bounds: Sequence[Bound], key: ChunkKey, ask: Ask) -> n
     keys: a table with the key's columns. bounds: ascending; a bound with fewer columns than the key is before all keys
     that begin with it.
     """
-    found = np.zeros(keys.num_rows, np.int64)
+    numbers = np.zeros(keys.num_rows, np.int64)
     if not keys.num_rows or not bounds:
-        return found
+        return numbers
     signs = [
         _signs(keys[column.name], column, list(dict.fromkeys(b[n] for b in bounds if len(b) > n)), ask)
         for n, column in enumerate(key.columns)
@@ -40,8 +40,8 @@ def place(keys: pa.Table, bounds: Sequence[Bound], key: ChunkKey, ask: Ask) -> n
         for n in reversed(range(len(bound) - 1)):
             sign = signs[n][bound[n]]
             reached = (sign > 0) | ((sign == 0) & reached)
-        found += reached
-    return found
+        numbers += reached
+    return numbers
 
 
 def inside(keys: pa.Table, limits: Range, key: ChunkKey, ask: Ask) -> npt.NDArray[np.bool_]:

@@ -151,14 +151,14 @@ def _blocked(
 def _locks(connection: Connection, server: Server, waiting: Sequence[int]) -> list[dict[str, Any]]:
     """The metadata locks on the tables for which these connections wait; none if the account may not see them."""
     try:
-        found = query(connection, _LOCKS.format(ids=", ".join(map(str, waiting))))
-        if not found and server.flavor == "mariadb":
-            found = query(connection, _PLUGIN)
+        locks = query(connection, _LOCKS.format(ids=", ".join(map(str, waiting))))
+        if not locks and server.flavor == "mariadb":
+            locks = query(connection, _PLUGIN)
     except TidemarkError as error:
         if isinstance(error, PreflightError) or "(error 1109)" in error.message:  # no grant; no such plugin
             return []
         raise
-    return found
+    return locks
 
 
 def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[BlockingSession, ...]:
@@ -204,8 +204,8 @@ def candidates(
 
 def table_in(statement: str) -> str | None:
     """The first table that one of our own statements names, as database.table; None if it names none."""
-    found = _TABLE.search(statement)
-    return ".".join(name.replace("``", "`") for name in found.groups()) if found else None
+    match = _TABLE.search(statement)
+    return ".".join(name.replace("``", "`") for name in match.groups()) if match else None
 
 
 def without_literals(statement: str) -> str:

@@ -110,8 +110,8 @@ def made_since(connection: Connection, names: Sequence[tuple[str, str]], since_s
 
     It shows each CREATE and ALTER; MySQL shows no TRUNCATE.
     """
-    found = _by_table(connection, _CREATED, names)
-    return frozenset(name for name in names for row in found.get(name, ()) if (row["created"] or 0) >= since_s)
+    rows = _by_table(connection, _CREATED, names)
+    return frozenset(name for name in names for row in rows.get(name, ()) if (row["created"] or 0) >= since_s)
 
 
 def captured_tables(
@@ -190,11 +190,11 @@ def _unfit(
     merged = merge_parts(
         connection, [name for name, engine in engines.items() if engine and engine.casefold() == "myisam"]
     )
-    found = {}
+    reasons = {}
     for name, engine in engines.items():
         hashed = engine != "MEMORY" and any(part["kind"] == "HASH" for part in keys.get(name, ()))
-        found[name] = unfit_engine(engine) or merged.get(name, "") or (_LONG_UNIQUE if hashed else "")
-    return found
+        reasons[name] = unfit_engine(engine) or merged.get(name, "") or (_LONG_UNIQUE if hashed else "")
+    return reasons
 
 
 def _by_table(
@@ -208,7 +208,7 @@ def _by_table(
     In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of
     names, MariaDB opens every table it has.
     """
-    found: dict[TableName, list[dict[str, Any]]] = {}
+    rows_by_table: dict[TableName, list[dict[str, Any]]] = {}
     asked: list[tuple[str, tuple[str, ...]]]
     single = {name[0] for name in names}
     if len(names) > _ONE_BY_ONE:
@@ -219,8 +219,8 @@ def _by_table(
     ]
     for where, values in asked:
         for row in query(connection, statement.replace("{where}", where), values):
-            found.setdefault((row["d"], row["t"]), []).append(row)
-    return found
+            rows_by_table.setdefault((row["d"], row["t"]), []).append(row)
+    return rows_by_table
 
 
 def _with_remote_tables(connection: Connection, databases: Collection[str]) -> set[str]:
@@ -297,7 +297,7 @@ def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[In
 
     Each up to its first partial column or change of direction.
     """
-    found = []
+    indexes = []
     for name, index in _indexes(parts).items():
         descending = bool(index[0]["descending"])
         whole = []
@@ -306,8 +306,8 @@ def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[In
                 break
             whole.append(part)
         if whole and index[0]["kind"] == "BTREE" and index[0]["usable"]:
-            found.append(Index(name, tuple(part["col"] for part in whole), descending))
-    return tuple(sorted(found, key=lambda index: identity is None or index.name != identity.name))
+            indexes.append(Index(name, tuple(part["col"] for part in whole), descending))
+    return tuple(sorted(indexes, key=lambda index: identity is None or index.name != identity.name))
 
 
 def statistics(connection: Connection, tables: Sequence[Table]) -> dict[str, Statistics]:

@@ -38,13 +38,13 @@ def missing_columns(
         for row in query(connection, _IN_DATABASES)
         if row["p"].upper() == "SELECT"
     }
-    found = {}
+    hidden = {}
     for name, rows in columns.items():
         if name[0] not in granted and rows:
             missing = _missing(rows)
             if missing or not _shows_all(connection, name):
-                found[name] = missing or (f"columns after {rows[-1]['name']!r}",)
-    return found
+                hidden[name] = missing or (f"columns after {rows[-1]['name']!r}",)
+    return hidden
 
 
 def _missing(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -58,15 +58,15 @@ def limit_findings(limits: Limits, readers: int) -> list[Finding]:
     user, _, host = limits.account.rpartition("@")
     fix = f"ALTER USER '{user}'@'{host}' WITH MAX_USER_CONNECTIONS {needed};"
     if few(own, readers) is None:
-        found: list[Finding] = [(name, "ok", expected, str(own) if own else "no limit", _WHY, "")]
+        findings: list[Finding] = [(name, "ok", expected, str(own) if own else "no limit", _WHY, "")]
     elif own < LEAST:
-        found = [(name, "fail", expected, f"max_user_connections = {own}; {LEAST} are the least", _WHY, fix)]
+        findings = [(name, "fail", expected, f"max_user_connections = {own}; {LEAST} are the least", _WHY, fix)]
     else:
-        found = [(name, "warn", expected, limited_text(own), _WHY, fix)]
+        findings = [(name, "warn", expected, limited_text(own), _WHY, fix)]
     if limits.free < needed:
         fix = "Raise max_connections, or end connections that are not needed."
-        found.append(("connections of the server", "warn", expected, f"{max(limits.free, 0)} free now", _WHY, fix))
-    return found
+        findings.append(("connections of the server", "warn", expected, f"{max(limits.free, 0)} free now", _WHY, fix))
+    return findings
 
 
 def limited_text(own: int) -> str:

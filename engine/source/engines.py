@@ -53,16 +53,16 @@ def merge_parts(connection: Connection, names: Iterable[TableName]) -> dict[Tabl
     One statement for the server, and one per MERGE table that the user may see.
     """
     wanted = {(database.casefold(), name.casefold()): (database, name) for database, name in names}
-    found: dict[TableName, str] = {}
+    parts: dict[TableName, str] = {}
     for row in query(connection, _MERGES) if wanted else ():
         definition = query(connection, f"SHOW CREATE TABLE {quote(row['d'], row['t'])}")[0]
         for part in union_of(_text(definition), row["d"]):
             if (name := wanted.get((part[0].casefold(), part[1].casefold()))) is not None:
-                found[name] = (
+                parts[name] = (
                     f"a part of the MERGE table {row['d']}.{row['t']}: rows that are written through that table change "
                     "this one without an event in the binlog"
                 )
-    return found
+    return parts
 
 
 def _text(definition: dict[str, Any]) -> str:

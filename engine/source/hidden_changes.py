@@ -34,21 +34,21 @@ def unlogged_cascades(
     if server.flavor == "mysql" and server.version >= _LOGS_CASCADES:
         return {}
     known, databases = set(tables), dict.fromkeys(database for database, _ in tables)
-    found: dict[str, tuple[str, ...]] = {}
+    cascades: dict[str, tuple[str, ...]] = {}
     if server.flavor == "mysql":
         for database in databases:
             for row in query(connection, _RULES, (database,)):
                 if (database, row["t"]) in known:
                     name = f"{database}.{row['t']}"
-                    found[name] = (*found.get(name, ()), row["name"])
-        return found
+                    cascades[name] = (*cascades.get(name, ()), row["name"])
+        return cascades
     for database in databases:
         for row in query(connection, _REFERRING, (database,)):
             if (database, row["t"]) in known:
                 (definition,) = query(connection, f"SHOW CREATE TABLE {quote(database, row['t'])}")
                 if names := tuple(_CASCADE.findall(definition["Create Table"])):
-                    found[f"{database}.{row['t']}"] = names
-    return found
+                    cascades[f"{database}.{row['t']}"] = names
+    return cascades
 
 
 def is_unlogged_replica(connection: Connection, server: Server, variables: Mapping[str, str]) -> bool:

@@ -26,7 +26,7 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[TableName]) -> l
 
     tables: all that the user may see.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for glob in (glob.removeprefix("!") for glob in globs if glob.startswith("!")):
         if any(matches(glob, *name) for name in tables):
             continue
@@ -34,26 +34,26 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[TableName]) -> l
         why = "Tables that it was meant to exclude would be captured." + _CASE * in_other_case
         fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
         outcome: Literal["warn", "fail"] = "fail" if in_other_case else "warn"
-        found.append((f"exclusion !{glob}", outcome, "matches a table", "matches none", why, fix))
-    return found
+        findings.append((f"exclusion !{glob}", outcome, "matches a table", "matches none", why, fix))
+    return findings
 
 
 def unmatched_inclusions(globs: Sequence[str], tables: Sequence[TableName]) -> list[Finding]:
     """A warning for each glob that includes nothing."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for glob in (glob for glob in globs if not glob.startswith("!")):
         if any(matches(glob, *name) for name in tables):
             continue
         near, in_other_case = _nearest(glob, tables)
         why = "It captures no table. Tables of the pipeline that no glob matches stay captured." + _CASE * in_other_case
         fix = f"The nearest table is {near}." if near else "Correct it, or keep it for tables to come."
-        found.append((f"{INCLUSION}{glob}", "warn", "matches a table", "matches none", why, fix))
-    return found
+        findings.append((f"{INCLUSION}{glob}", "warn", "matches a table", "matches none", why, fix))
+    return findings
 
 
 def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[TableName]) -> list[Finding]:
     """A warning for each glob of a setting that matches no captured table."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for setting, globs in rules.items():
         for glob in globs:
             if any(matches(glob, *name) for name in tables):
@@ -61,8 +61,8 @@ def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[TableNa
             near, in_other_case = _nearest(glob, tables)
             why = "The setting applies to no captured table." + _CASE * in_other_case
             fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
-            found.append((f"{setting} {glob}", "warn", "matches a captured table", "matches none", why, fix))
-    return found
+            findings.append((f"{setting} {glob}", "warn", "matches a captured table", "matches none", why, fix))
+    return findings
 
 
 def _nearest(glob: str, tables: Sequence[TableName]) -> tuple[str, bool]:

@@ -79,7 +79,7 @@ def read_programs(connection: Connection) -> Programs:
 
 
 def _referring(connection: Connection) -> dict[FoldedName, frozenset[FoldedName]]:
-    found: dict[FoldedName, set[FoldedName]] = defaultdict(set)
+    referring: dict[FoldedName, set[FoldedName]] = defaultdict(set)
     texts: dict[FoldedName, str] = {}
     for row in query(connection, _REFERRING):
         child = (row["d"], row["t"])
@@ -87,8 +87,8 @@ def _referring(connection: Connection) -> dict[FoldedName, frozenset[FoldedName]
             (definition,) = query(connection, f"SHOW CREATE TABLE {quote(*child)}")
             texts[child] = str(definition["Create Table"])
         if _CHANGES.search(texts[child]):
-            found[_name(row["rd"], row["rt"])].add(_name(*child))
-    return {name: frozenset(children) for name, children in found.items()}
+            referring[_name(row["rd"], row["rt"])].add(_name(*child))
+    return {name: frozenset(children) for name, children in referring.items()}
 
 
 def _name(database: str, name: str) -> FoldedName:

@@ -114,14 +114,14 @@ class Change:
 
 def source_facts(connection: Connection, variables: Mapping[str, str]) -> Facts:
     """The facts of the source that this connection reaches. variables: its global ones. Raises TransientError."""
-    found: dict[Fact, str] = {("setting", name): value for name, value in variables.items() if name in _NAMES}
-    found["version", "version"] = variables.get("version", "")
-    found["certificate", "certificate"] = _certificate(connection)
+    facts: dict[Fact, str] = {("setting", name): value for name, value in variables.items() if name in _NAMES}
+    facts["version", "version"] = variables.get("version", "")
+    facts["certificate", "certificate"] = _certificate(connection)
     rows = query(connection, "SHOW GRANTS")
-    found |= {
+    facts |= {
         ("grant", on): privileges for on, privileges in grants([str(next(iter(row.values()))) for row in rows]).items()
     }
-    return found
+    return facts
 
 
 def grants(lines: Sequence[str]) -> dict[str, str]:
@@ -129,17 +129,17 @@ def grants(lines: Sequence[str]) -> dict[str, str]:
 
     Roles are under `roles`. Hashes of passwords are left out.
     """
-    found: dict[str, list[str]] = defaultdict(list)
+    privileges_by_object: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         privileges = _GRANT.match(line)
         role = _ROLE.match(line)
         if privileges:
-            found[privileges[2]].append(
+            privileges_by_object[privileges[2]].append(
                 privileges[1] + (", GRANT OPTION" if line.endswith("WITH GRANT OPTION") else "")
             )
         elif role:
-            found["roles"].append(role[1])
-    return {on: ", ".join(parts) for on, parts in found.items()}
+            privileges_by_object["roles"].append(role[1])
+    return {on: ", ".join(parts) for on, parts in privileges_by_object.items()}
 
 
 def databases_without_select(facts: Facts, globs: Sequence[str]) -> list[str]:

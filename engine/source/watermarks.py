@@ -142,10 +142,10 @@ def replica_wait_s(connection: Connection) -> float:
 
     Raises SourceLostError if that is too long for watermarks of class aged.
     """
-    found = {row["Variable_name"].lower(): row["Value"] for row in query(connection, _SEMI_SYNC)}
+    variables = {row["Variable_name"].lower(): row["Value"] for row in query(connection, _SEMI_SYNC)}
     for role in ("source", "master"):  # two names of one plugin
         enabled, point, limit_ms = (
-            found.get(f"rpl_semi_sync_{role}_{name}", "") for name in ("enabled", "wait_point", "timeout")
+            variables.get(f"rpl_semi_sync_{role}_{name}", "") for name in ("enabled", "wait_point", "timeout")
         )
         if enabled == "ON" and point == "AFTER_SYNC":
             if int(limit_ms) > _MOST_REPLICA_WAIT_S * 1000:
@@ -278,12 +278,12 @@ class Watermarks:
         """The XA transactions that are prepared and not yet committed in the engine."""
         if self._server.flavor == "mysql":
             return set()  # Percona: listing them takes a privilege
-        found = set[Xid]()
+        xids = set[Xid]()
         for row in query(self._connection, _XA_PREPARED):
             data, length = row["data"], int(row["gtrid_length"])
             data = data.encode("latin1") if isinstance(data, str) else bytes(data)
-            found.add((data[:length], data[length:], int(row["formatID"]) & 0xFFFFFFFF))
-        return found
+            xids.add((data[:length], data[length:], int(row["formatID"]) & 0xFFFFFFFF))
+        return xids
 
     def _log_status(self) -> Position:
         (row,) = query(self._connection, _LOG_STATUS)

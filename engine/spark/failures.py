@@ -115,8 +115,8 @@ def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[
     say which worker (it omits that from errors of Python).
     """
     for pattern, kind, *parts in _MEANINGS:
-        if found := re.search(pattern, text):
-            named = {name: value or "" for name, value in found.groupdict().items()}
+        if match := re.search(pattern, text):
+            named = {name: value or "" for name, value in match.groupdict().items()}
             nodes = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
             facts = {"where": _where(sorted(nodes), master), "master": master, "remedy": remedy}
             message, detail, hint = (part.format(**facts, **named) for part in parts)

@@ -223,8 +223,8 @@ class _Connect:
         # The only number that a client can get without a job: the number of splits of a range, which is the cores of
         # all executors, but at least 2.
         plan = self.spark.sql("EXPLAIN SELECT * FROM range(1)").collect()[0][0]
-        found = re.search(r"splits=(\d+)", plan)
-        cores = int(found[1]) if found else 1
+        match = re.search(r"splits=(\d+)", plan)
+        cores = int(match[1]) if match else 1
         return max(1, cores // int(self.spark.conf.get("spark.task.cpus", "1") or 1))
 
     @contextmanager

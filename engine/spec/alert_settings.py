@@ -225,9 +225,9 @@ class Alerts(Section):
 
     def below(self, root: Path) -> "Alerts":
         """The same with absolute paths. root: what relative ones are relative to."""
-        found = {name: route.model_copy(update=_absolute(route, root)) for name, route in self.routes.items()}
+        routes = {name: route.model_copy(update=_absolute(route, root)) for name, route in self.routes.items()}
         webhook = root / self.webhook_file if self.webhook_file is not None else None
-        return self.model_copy(update={"routes": found, "webhook_file": webhook})
+        return self.model_copy(update={"routes": routes, "webhook_file": webhook})
 
 
 def check_kind(kind: str) -> None:

@@ -74,10 +74,10 @@ def folded(text: str) -> str:
 @lru_cache(1)
 def _cases() -> Mapping[str, str]:
     """By lower case, the letters that fold to it."""
-    found: dict[str, str] = defaultdict(str)
+    cases: dict[str, str] = defaultdict(str)
     for character in map(chr, [*range(0xD800), *range(0xE000, 0x10000)]):
-        found[folded(character)] += character
-    return found
+        cases[folded(character)] += character
+    return cases
 
 
 def _in_any_case(part: re.Match[str]) -> str:

@@ -175,13 +175,13 @@ class Sink(Section):
 
     def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
         """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""
-        found = self.mirror
+        mode = self.mirror
         for glob, rules in self.tables.items():
             if matches(glob, database, table) and rules.mirror is not None:
-                found = rules.mirror
-        if found == "auto":
+                mode = rules.mirror
+        if mode == "auto":
             return "merge_on_read" if approx_bytes >= AUTO_BYTES else "copy_on_write"
-        return found
+        return mode
 
     @property
     def has_mirrors(self) -> bool:

@@ -36,16 +36,16 @@ def _snapshot(snapshot: Snapshot, rule: NameRule) -> Snapshot:
 
 
 def _sections(setting: str, sections: Mapping[str, V], rule: NameRule) -> dict[str, V]:
-    found: dict[str, V] = {}
+    by_name: dict[str, V] = {}
     written: dict[str, str] = {}
     for glob, value in sections.items():
         here = rule.glob(glob)
-        if here in found:
+        if here in by_name:
             raise SpecError(
                 f"{setting} has two sections for the same tables: {written[here]!r} and {glob!r}.",
                 detail="The server compares names without regard to case (lower_case_table_names). Nothing was "
                 "started.",
                 hint="Put both into one section.",
             )
-        found[here], written[here] = value, glob
-    return found
+        by_name[here], written[here] = value, glob
+    return by_name

@@ -241,18 +241,18 @@ def _log(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
 
 
 def _verifications(make: _Families, seen: Seen) -> Iterator[Metric]:
-    found = seen.verifications
+    verifications = seen.verifications
     yield from make.gauges(
         "differences",
         "Rows that differed from the source when their table was last verified in this run.",
         ("table",),
-        {name: event.differences for name, event in found.items()},
+        {name: event.differences for name, event in verifications.items()},
     )
     yield from make.gauges(
         "verified_timestamp_seconds",
         "When the part of the table was verified whose verification is the oldest.",
         ("table",),
-        {name: clock.parse_utc(at).timestamp() for name, event in found.items() if (at := event.summary["at"])},
+        {name: clock.parse_utc(at).timestamp() for name, event in verifications.items() if (at := event.summary["at"])},
     )
 
 

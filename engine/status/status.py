@@ -138,24 +138,24 @@ def _alert(directory: Directory, alert: Alert) -> AlertStatus:
     """An active alert, with who takes care of it and who has silenced it."""
     silence = silence_of(directory, alert)
     silenced = AlertSilence(silence.id, silence.actor, silence.reason, silence.until) if silence else None
-    found = record_from(AlertStatus, alert.to_json()) or AlertStatus()
-    return replace(found, acknowledged=_acknowledged(directory, alert), silenced=silenced)
+    status = record_from(AlertStatus, alert.to_json()) or AlertStatus()
+    return replace(status, acknowledged=_acknowledged(directory, alert), silenced=silenced)
 
 
 def _acknowledged(directory: Directory, alert: Alert) -> AlertOwner | None:
     """Who takes care of an alert; None if nobody has said so, or if that cannot be read."""
     try:
-        found = acknowledgement_of(directory, alert)
+        acknowledgement = acknowledgement_of(directory, alert)
     except NewerFormatError:
         return None
-    return AlertOwner(found.actor, found.at, found.note) if found else None
+    return AlertOwner(acknowledgement.actor, acknowledgement.at, acknowledgement.note) if acknowledgement else None
 
 
 def _disk(directory: Directory) -> DiskStatus | None:
-    found = last_event(directory, SpaceMeasured)
-    if found is None:
+    measurement = last_event(directory, SpaceMeasured)
+    if measurement is None:
         return None
-    measured, space = found
+    measured, space = measurement
     return DiskStatus(measured, space.free_bytes, space.total_bytes, space.growth_per_day, space.full_in_s)
 
 

@@ -122,8 +122,12 @@ def _versions() -> str:
 def _check(spec: Spec) -> dict[str, Any]:
     """The result of `check` now."""
     spec = at_source(spec)
-    found = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id(), partial(as_read, spec))
-    return {"passed": found.passed, "server": vars(found.server), "checks": [c.as_dict() for c in found.checks]}
+    preflight = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id(), partial(as_read, spec))
+    return {
+        "passed": preflight.passed,
+        "server": vars(preflight.server),
+        "checks": [c.as_dict() for c in preflight.checks],
+    }
 
 
 def _journal(directory: Directory, run: str, with_values: bool) -> str:

@@ -30,8 +30,8 @@ class BucketFile:
     def _read_end(self) -> tuple[int, bytes]:
         """The size of the file, and its last bytes."""
         try:
-            found: Any = obstore.get(self._store, self._key, options={"range": {"suffix": _END_BYTES}})
-            return int(found.meta["size"]), bytes(found.bytes())
+            answer: Any = obstore.get(self._store, self._key, options={"range": {"suffix": _END_BYTES}})
+            return int(answer.meta["size"]), bytes(answer.bytes())
         except obstore.exceptions.BaseError:
             # An empty file has no last bytes, which stores refuse.
             if int(obstore.head(self._store, self._key)["size"]):

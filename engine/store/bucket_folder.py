@@ -128,8 +128,8 @@ class BucketFolder:
     def folders(self) -> list[str]:
         """One request for a thousand of them."""
         with named_errors(self.url):
-            found = obstore.list_with_delimiter(opened(self.settings), self.path or None)
-            return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
+            listing = obstore.list_with_delimiter(opened(self.settings), self.path or None)
+            return sorted(str(path).rpartition("/")[2] for path in listing["common_prefixes"])
 
     def below(self, after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files. after: only those behind this name."""

@@ -29,18 +29,18 @@ class BucketSettings:
     @property
     def deltalake_options(self) -> dict[str, str]:
         """The same for deltalake."""
-        found = {"timeout": _TIMEOUT, "max_retries": str(_RETRIES["max_retries"])}
-        found["retry_timeout"] = f"{_RETRIES['retry_timeout'].seconds}s"
+        options = {"timeout": _TIMEOUT, "max_retries": str(_RETRIES["max_retries"])}
+        options["retry_timeout"] = f"{_RETRIES['retry_timeout'].seconds}s"
         if self.root.startswith("s3://"):
-            found["aws_conditional_put"] = "etag"
+            options["aws_conditional_put"] = "etag"
         if self.endpoint is not None:
-            found["aws_endpoint_url"] = self.endpoint
-            found["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
+            options["aws_endpoint_url"] = self.endpoint
+            options["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
         if self.region is not None:
-            found["aws_region"] = self.region
+            options["aws_region"] = self.region
         if self.root.startswith("s3://"):
-            found["aws_virtual_hosted_style_request"] = str(not self.path_style).lower()
-        return found
+            options["aws_virtual_hosted_style_request"] = str(not self.path_style).lower()
+        return options
 
 
 def opened(settings: BucketSettings) -> ObjectStore:

@@ -28,10 +28,10 @@ def stamp_of(folder: Folder) -> Stamp:
     """Of a file system: inode and change time, which no tool can set back. Of a bucket: all names, listed."""
     if isinstance(folder, LocalFolder):
         try:
-            found = folder.path.stat()
+            status = folder.path.stat()
         except FileNotFoundError:
             return Stamp("", 0.0)
-        return Stamp(f"{found.st_ino}-{found.st_ctime_ns}", found.st_ctime)
+        return Stamp(f"{status.st_ino}-{status.st_ctime_ns}", status.st_ctime)
     digest, changed_s = hashlib.sha256(), 0.0
     for entry in folder.below():
         digest.update(f"{entry.name}\0{entry.tag}\n".encode())

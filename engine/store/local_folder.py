@@ -52,10 +52,10 @@ class LocalFolder:
     def find(self, name: str) -> FileEntry | None:
         """By its inode, change time and size."""
         try:
-            found = os.stat(f"{self.path}/{name}")  # noqa: PTH116 - a merge asks for hundreds of files
+            status = os.stat(f"{self.path}/{name}")  # noqa: PTH116 - a merge asks for hundreds of files
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return _entry(name, found)
+        return _entry(name, status)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """The content."""
@@ -89,8 +89,8 @@ class LocalFolder:
 
     def replace(self, name: str, content: bytes, tag: str) -> bool:
         """Compare, then rename. Not safe against a writer in between: terms keep others away (`destination.fence`)."""
-        found = self.find(name)
-        if found is None or found.tag != tag:
+        entry = self.find(name)
+        if entry is None or entry.tag != tag:
             return False
         self.write(name, content)
         return True
@@ -138,15 +138,15 @@ class LocalFolder:
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""
-        found = list[FileEntry]()
+        files = list[FileEntry]()
         with suppress(FileNotFoundError), os.scandir(self.path) as held:
             for entry in held:
                 name = entry.name
                 if not name.startswith(prefix) or name <= after or name.startswith(_TEMPORARY) or entry.is_dir():
                     continue
                 with suppress(FileNotFoundError):  # it has vanished meanwhile
-                    found.append(_entry(name, entry.stat()))
-        yield from sorted(found, key=lambda one: one.name)
+                    files.append(_entry(name, entry.stat()))
+        yield from sorted(files, key=lambda one: one.name)
 
     def folders(self) -> list[str]:
         """One listing."""

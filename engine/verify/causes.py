@@ -59,13 +59,13 @@ def explained(
     key_rows = identities(table, keys)
     images = _images(table, schema, reader, key_rows)
     changed, unread = _changed_by_others(table, schema, mirror, reader, key_rows)
-    found = []
+    explanations = []
     for one in differences:
         cause = _cause(one, images.get(one.key, []), changed.get(one.key))
         if unread is not None and one.key not in changed and one.key not in images:
             cause = f"perhaps {_written(unread)}, whose files are vacuumed; else {cause}"
-        found.append(replace(one, cause=cause))
-    return found
+        explanations.append(replace(one, cause=cause))
+    return explanations
 
 
 def _written(commit: Commit) -> str:
@@ -87,12 +87,12 @@ def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) ->
         return _UNLOGGED.format(since=f" after {last.position}")
     earlier = next((image for image in reversed(images[:-1]) if image.row == one.mirror), None)
     if earlier is not None and one.mirror is not None:
-        found = f"the mirror is stale since {earlier.position}: it has an earlier state of the row"
+        reason = f"the mirror is stale since {earlier.position}: it has an earlier state of the row"
     elif last.row == one.source:
-        found = f"something else changed the mirror: it has not the row that the change log has ({last.position})"
+        reason = f"something else changed the mirror: it has not the row that the change log has ({last.position})"
     else:
-        found = f"neither side has the newest row of the change log ({last.position})"
-    return found
+        reason = f"neither side has the newest row of the change log ({last.position})"
+    return reason
 
 
 def _images(table: Table, schema: pa.Schema, reader: MirrorReader, key_rows: pa.Table) -> dict[Key, list[_Image]]:
@@ -101,12 +101,12 @@ def _images(table: Table, schema: pa.Schema, reader: MirrorReader, key_rows: pa.
     if log is None or log.size()[1] > _MOST_LOG_BYTES:
         return {}
     columns = [*schema.names, TM_KIND, TM_POSITION, TM_SEQ]
-    found = []
+    batches = []
     for batch in log.batches(columns, one_of(key_rows)):
         keys = conformed(batch, key_rows.schema)
-        found.append(batch.filter(pa.array(among(keys, key_rows))))
+        batches.append(batch.filter(pa.array(among(keys, key_rows))))
     out: dict[Key, list[_Image]] = {}
-    for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by(TM_SEQ)]:
+    for batch in batches and [pa.concat_tables(batches, promote_options="permissive").sort_by(TM_SEQ)]:
         rows = plain(conformed(batch, schema))
         kinds, positions = batch[TM_KIND].to_pylist(), batch[TM_POSITION].to_pylist()
         for key, row, kind, position in zip(_texts(table, batch, key_rows), rows, kinds, positions, strict=True):
@@ -121,7 +121,7 @@ def _changed_by_others(
 
     Also returns the newest one that cannot be read any more.
     """
-    found: dict[Key, Commit] = {}
+    commits: dict[Key, Commit] = {}
     unread: Commit | None = None
     failures: tuple[type[Exception], ...] = (*reader.unreadable, ValueError)  # ValueError: a version's log is gone
     for commit in mirror.foreign_commits(_MOST_COMMITS):
@@ -133,17 +133,19 @@ def _changed_by_others(
             continue
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
-                found.setdefault(key, commit)
-    return found, unread
+                commits.setdefault(key, commit)
+    return commits, unread
 
 
 def _rows(table: Table, schema: pa.Schema, mirror: TableVersion, key_rows: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
     """The rows of these keys in a version, by key."""
     rows: dict[Key, list[Any]] = {}
     for batch in mirror.batches(schema.names, one_of(key_rows)):
-        found = conformed(batch, schema)
-        found = found.filter(pa.array(among(found.select(key_rows.column_names).cast(key_rows.schema), key_rows)))
-        for key, row in zip(_texts(table, found, key_rows), plain(found), strict=True):
+        mirror_rows = conformed(batch, schema)
+        mirror_rows = mirror_rows.filter(
+            pa.array(among(mirror_rows.select(key_rows.column_names).cast(key_rows.schema), key_rows))
+        )
+        for key, row in zip(_texts(table, mirror_rows, key_rows), plain(mirror_rows), strict=True):
             rows.setdefault(key, []).append(row)
     yield from rows.items()
 

@@ -121,11 +121,11 @@ class Partitions:
 
 def digests(keys: pa.Table) -> npt.NDArray[np.uint64]:
     """A number per key, by the ends of its values; its upper bits are spread."""
-    found = np.zeros(keys.num_rows, np.uint64)
+    digest = np.zeros(keys.num_rows, np.uint64)
     for column in keys.columns:
-        found = (found ^ _numbers(column)) * _ODD
-        found ^= found >> np.uint64(29)
-    return found * _ODD
+        digest = (digest ^ _numbers(column)) * _ODD
+        digest ^= digest >> np.uint64(29)
+    return digest * _ODD
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -96,13 +96,13 @@ def page(report: dict[str, Any]) -> str:
     columns = ("table", "verdict", "level", "scope", "position", "version", "rows", "differences_total", "at", "why")
     heads = ("Table", "Verdict", "Level", "Part", "Position", "Version", "Rows", "Differences", "Compared", "Why")
     tables = _grid(heads, [[table[name] for name in columns] for table in report["tables"]])
-    found = [
+    rows = [
         [table["table"], one["kind"], ", ".join(one["key"]), ", ".join(one["columns"]), one["cause"]]
         for table in report["tables"]
         for one in table["differences"]
     ]
     named = ("Table", "Kind", "Key", "Columns", "Likely cause")
-    differences = _grid(named, found) if found else "<p>No row differs in what was compared.</p>"
+    differences = _grid(named, rows) if rows else "<p>No row differs in what was compared.</p>"
     embedded = escape(json.dumps(report, ensure_ascii=False, default=str), quote=False)
     return _PAGE.format(
         pipeline=escape(report["pipeline"]),

@@ -62,12 +62,12 @@ def share(text: str) -> float:
     if not text:
         return 1.0
     try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        found = 0.0
-    if not 0 < found <= 1:
+        fraction = 0.0
+    if not 0 < fraction <= 1:
         raise SpecError(f"--sample {text} is not a share such as 5%.", detail="Nothing was compared.")
-    return found
+    return fraction
 
 
 def ranges_of(
@@ -98,7 +98,7 @@ def ranges_of(
         ranges = ()
     if not covers((limits.lower, limits.upper) for limits in ranges):
         return [NumberedRange(numbers[0] if len(numbers) == 1 else None, WHOLE)]
-    found = [NumberedRange(number, limits) for number, limits in zip(numbers, ranges, strict=True)]
+    numbered = [NumberedRange(number, limits) for number, limits in zip(numbers, ranges, strict=True)]
     if scope.sample < 1:
-        found = random.Random().sample(found, max(1, round(len(found) * scope.sample)))  # noqa: S311 - no secret
-    return found
+        numbered = random.Random().sample(numbered, max(1, round(len(numbered) * scope.sample)))  # noqa: S311 - no secret
+    return numbered

@@ -85,10 +85,10 @@ class WatchRecord:
 def read_record(directory: Directory) -> WatchRecord:
     """The record; an empty one if there is none, or if it is damaged. Raises NewerFormatError, OSError."""
     try:
-        found = json.loads(directory.watchdog.read_text(encoding="utf-8"))
-        formats.check("watch", found, directory.watchdog)
+        record = json.loads(directory.watchdog.read_text(encoding="utf-8"))
+        formats.check("watch", record, directory.watchdog)
         values: dict[str, Any] = {
-            name: value for name, value in formats.without(found).items() if name in WatchRecord.__dataclass_fields__
+            name: value for name, value in formats.without(record).items() if name in WatchRecord.__dataclass_fields__
         }
         values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))

@@ -56,8 +56,8 @@ class StopRequest:
 def waiting_stop(directory: Directory, record: WatchRecord, run: str) -> StopRequest | None:
     """The first `stop` in the inbox that is meant for a run that is gone; None if there is none."""
     meant = {run, *_series(record)}
-    found = sorted(directory.inbox.glob("*.json"), key=lambda path: path.name)
-    return next((one for path in found if (one := _read(path, run, meant)) is not None), None)
+    paths = sorted(directory.inbox.glob("*.json"), key=lambda path: path.name)
+    return next((one for path in paths if (one := _read(path, run, meant)) is not None), None)
 
 
 def runs_restarted_by(directory: Directory) -> Collection[str]:
@@ -87,10 +87,10 @@ def _series(record: WatchRecord) -> frozenset[str]:
 
 def _read(path: Path, run: str, meant: Collection[str]) -> StopRequest | None:
     with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        readable = formats.version_of(found) <= formats.VERSIONS["command"]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        readable = formats.version_of(record) <= formats.VERSIONS["command"]
         # One that was written by hand names no run.
-        if readable and found["verb"] == "stop" and found.get("run", run) in meant:
-            actor, reason, sent = (str(found.get(name) or "") for name in ("actor", "reason", "sent"))
-            return StopRequest(path, str(found["id"]), actor, reason, sent)
+        if readable and record["verb"] == "stop" and record.get("run", run) in meant:
+            actor, reason, sent = (str(record.get(name) or "") for name in ("actor", "reason", "sent"))
+            return StopRequest(path, str(record["id"]), actor, reason, sent)
     return None

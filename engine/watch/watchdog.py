@@ -282,16 +282,16 @@ def _ending(runner: RunnerRecord) -> bool:
 
 def read_runner_id(where: Directory) -> str:
     """The newest run; empty if there is none."""
-    found = read_runner(where)
-    return found.run if found else ""
+    runner = read_runner(where)
+    return runner.run if runner else ""
 
 
 def _until(case: _Case) -> str | None:
     """The goal of the run, as it was started: the first line of its journal has it."""
     with suppress(OSError, ValueError, IndexError):
         with parts_in(case.where.journals, case.death.run)[0].open() as file:
-            found = json.loads(file.readline()).get("until")
-        return str(found) if found else None
+            until = json.loads(file.readline()).get("until")
+        return str(until) if until else None
     return None
 
 

@@ -116,10 +116,10 @@ def firing_alerts(
 
     rules: of its spec, which can change the severity of a kind.
     """
-    found = [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
+    alerts = [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
     return [
         replace(one, silence=silenced(one.standing), critical=rules.severity_of(one.kind) == "critical")
-        for one in found
+        for one in alerts
     ]
 
 

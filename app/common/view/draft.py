@@ -147,8 +147,8 @@ def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:
     """A step's state: ok, ok with a warning, failed, or not done yet."""
     if step == "Tables":
         return "ok" if draft.get("source", "tables") else "open"
-    found = draft.finding(step)
-    return found.outcome if found else "open"
+    finding = draft.finding(step)
+    return finding.outcome if finding else "open"
 
 
 _UNDONE = {
@@ -172,9 +172,9 @@ def why_open(draft: Draft, step: str) -> str:
 
 def outdated(draft: Draft) -> str:
     """Which steps were done with other settings, and what does them again; empty if none was."""
-    found = [step for step in _UNDONE if step != "Tables" and step in draft.found and draft.finding(step) is None]
-    again = ", ".join(f"{step} ({_UNDONE[step]})" for step in found)
-    return f"The settings have changed. Do these steps again: {again}." if found else ""
+    steps = [step for step in _UNDONE if step != "Tables" and step in draft.found and draft.finding(step) is None]
+    again = ", ".join(f"{step} ({_UNDONE[step]})" for step in steps)
+    return f"The settings have changed. Do these steps again: {again}." if steps else ""
 
 
 def name_fault(name: str, taken: Sequence[str]) -> str:
@@ -198,22 +198,22 @@ def variable_fault(name: str) -> str:
 
 def missing(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
     """(step, reason) for each setting without which the pipeline cannot be saved."""
-    found = []
+    faults = []
     if fault := name_fault(draft.name, taken):
-        found.append(("Connect", fault))
+        faults.append(("Connect", fault))
     if not draft.get("source", "tables"):
-        found.append(("Tables", "No table is chosen."))
-    return found
+        faults.append(("Tables", "No table is chosen."))
+    return faults
 
 
 def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
     """(step, reason) for everything that prevents a launch."""
-    found = missing(draft, taken)
+    faults = missing(draft, taken)
     for step in STEPS:
         finding = draft.finding(step)
-        if finding and finding.outcome == "fail" and finding.text not in {why for _, why in found}:
-            found.append((step, finding.text))
-    return found
+        if finding and finding.outcome == "fail" and finding.text not in {why for _, why in faults}:
+            faults.append((step, finding.text))
+    return faults
 
 
 def unknowns(draft: Draft, *, spark_test: bool = False) -> list[tuple[str, str]]:
@@ -229,11 +229,11 @@ def unknowns(draft: Draft, *, spark_test: bool = False) -> list[tuple[str, str]]
         if spark_test
         else "Spark was not tested; the run starts it first.",
     }
-    found = []
+    sentences = []
     for step in STEPS:
         finding = draft.finding(step)
         if finding is None and step in unseen:
-            found.append((step, unseen[step]))
+            sentences.append((step, unseen[step]))
         elif finding is not None and finding.outcome == "warn":
-            found.append((step, finding.text))
-    return found
+            sentences.append((step, finding.text))
+    return sentences

@@ -11,11 +11,11 @@ _LINK = "[Glossary](glossary)"
 
 def meanings(text: str) -> dict[str, str]:
     """The meaning of each word of the glossary, which is a Markdown table. A row may define several words."""
-    found = {}
+    texts = {}
     for row in _ROW.finditer(text):
         for word in re.sub(r" \([^)]*\)", "", row["words"]).split(","):
-            found[word.strip()] = row["meaning"]
-    return {word: meaning for word, meaning in found.items() if word != _HEADING and word.strip("-")}
+            texts[word.strip()] = row["meaning"]
+    return {word: meaning for word, meaning in texts.items() if word != _HEADING and word.strip("-")}
 
 
 def tooltip(terms: Mapping[str, str], words: tuple[str, ...], also: str = "") -> str:

@@ -464,18 +464,18 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
 
     (what, meaning, what to do, whether nobody must act).
     """
-    found = []
+    rows = []
     if outage := record.write_outage:
         limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
         meaning = f"The pipeline waits. Nothing is lost; the lag grows.{limit}"
         hint = outage.hint or WRITE_WORDS[outage.cause].remedy
-        found.append(
+        rows.append(
             (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
         )
     for helper in record.helpers:
         since = words.date_time(_time(helper.since))
         meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
-        found.append(
+        rows.append(
             (
                 helper.message,
                 meaning,
@@ -483,7 +483,7 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
                 False,
             )
         )
-    return found
+    return rows
 
 
 def _time(value: object) -> datetime | None:

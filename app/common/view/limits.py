@@ -55,14 +55,14 @@ class Preset:
 def presets(rows_s: float | None) -> list[Preset]:
     """What an operator is likely to want. rows_s: how many rows are read a second now; None if none are."""
     gentle = {"max_rows_per_s": 2000, "max_bytes_per_s": 0, "readers": 1}
-    found = [Preset("Gentle", "One reader, at most 2,000 rows a second", gentle)]
+    choices = [Preset("Gentle", "One reader, at most 2,000 rows a second", gentle)]
     if rows_s is not None and rows_s >= 2:
         half = round(rows_s / 2)
-        found.append(
+        choices.append(
             Preset("Half", f"At most {half:,} rows a second, half of what is read now", {"max_rows_per_s": half})
         )
     free = {"max_rows_per_s": 0, "max_bytes_per_s": 0, "readers": 0}
-    return [*found, Preset("Full speed", "No limits of rows, bytes and readers", free)]
+    return [*choices, Preset("Full speed", "No limits of rows, bytes and readers", free)]
 
 
 def effect(pace: CurrentLimits, rows_s: float | None) -> str:
@@ -97,14 +97,14 @@ def notices(pace: CurrentLimits, waiting_for: str | None, *, copying: bool = Fal
         if copying and not pace.snapshot and (not waiting_for or waiting_for.startswith(_RATE))
         else ""
     )
-    found = [f"Tables are read no faster than {most}"] if most else []
+    sentences = [f"Tables are read no faster than {most}"] if most else []
     if waiting_for and not most and not waiting_for.startswith("disk full"):  # the disk has a panel of its own
-        found.append(f"The snapshot waits: {waiting_for}")
+        sentences.append(f"The snapshot waits: {waiting_for}")
     if pace.snapshot and not waiting_for:
-        found.append("The snapshot is paused; the binlog is still read")
+        sentences.append("The snapshot is paused; the binlog is still read")
     if pace.tables:
-        found.append(f"Paused: {', '.join(pace.tables)}; the binlog is still read")
-    return found
+        sentences.append(f"Paused: {', '.join(pace.tables)}; the binlog is still read")
+    return sentences
 
 
 PERIODS = {"Until changed": None, "1 h": "1h", "2 h": "2h", "8 h": "8h", "24 h": "24h"}

@@ -156,23 +156,23 @@ def projected(table: Table, rules: ProjectionRules) -> Table:
 def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
     """The risks of a table, worst first. table: the table after projection."""
     table = table or one.table
-    found = [
+    risks = [
         Badge("cannot be captured", "red", f"{check.actual.rstrip('.')}. {check.why}", check.fix)
         for check in table_checks(table)
         if check.outcome == "fail"
     ]
     warned = {check.name.rpartition(": ")[2]: check for check in table_checks(table) if check.outcome == "warn"}
     if check := warned.get("key"):
-        found.append(Badge("no key", "orange", check.why, check.fix))
+        risks.append(Badge("no key", "orange", check.why, check.fix))
     if check := warned.get("engine"):
-        found.append(Badge("no transactions", "orange", check.why, check.fix))
+        risks.append(Badge("no transactions", "orange", check.why, check.fix))
     if one.cascades:
         meaning = (
             f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without an event in this server's "
             "binlog: such changes are not captured."
         )
-        found.append(Badge("cascade", "orange", meaning, "Delete child rows with explicit statements."))
-    return found + _key_badges(table)
+        risks.append(Badge("cascade", "orange", meaning, "Delete child rows with explicit statements."))
+    return risks + _key_badges(table)
 
 
 def _key_badges(table: Table) -> list[Badge]:

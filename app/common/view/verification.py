@@ -98,7 +98,7 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
     ended: its time. now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not
     said any more; nor why a mirror could not be compared that a resnapshot has replaced since.
     """
-    found = []
+    sentences = []
     since = {one.table: one.summary.last for one in now if one.summary}
     compared = [one for one in tables if one.verdict in ("verified", "diverged") or one.rows]
     if compared:
@@ -107,10 +107,10 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
         total = sum(one.differences_total for one in compared)
         where = f" in {_names([one for one in compared if one.differences_total])}" if len(compared) > 1 else ""
         what = f"{rows_differ(total)}{where}" if total else "no row differs"
-        found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
+        sentences.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
     moot = {one.table for one in now if one.why == RESNAPSHOTTED}
     open_ones = [one for one in tables if one.table not in moot and since.get(one.table, "") <= one.at]
-    found += [
+    sentences += [
         ("red", f"Cannot be verified at {ended}: {one.table}: {one.why}. {for_console(one.hint)}")
         for one in open_ones
         if one.hint
@@ -120,8 +120,8 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
         ("unverifiable", "gray", "Cannot be verified"),
     ):
         if some := [one for one in open_ones if one.verdict == verdict and not one.hint]:
-            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0].why}."))
-    return found
+            sentences.append((colour, f"{what} at {ended}: {_names(some)}: {some[0].why}."))
+    return sentences
 
 
 def _names(tables: Sequence[ComparedTable]) -> str:
@@ -132,7 +132,7 @@ def _names(tables: Sequence[ComparedTable]) -> str:
 
 def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) -> list[VerifiedTable]:
     """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
-    found = [
+    tables = [
         VerifiedTable(name, verdict_of(one, verify.period_s, now.timestamp()), one.summary)
         for name, one in facts.items()
     ]
@@ -141,7 +141,7 @@ def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) ->
     def place(one: VerifiedTable) -> tuple[int, str, str]:
         return -1 if one.broken else order[one.state], one.summary.at if one.summary else "", one.table
 
-    return sorted(found, key=place)
+    return sorted(tables, key=place)
 
 
 def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:

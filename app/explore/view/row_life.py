@@ -53,13 +53,13 @@ def steps(
     """
     if more:
         return None
-    found: list[RowChange] = []
+    changes: list[RowChange] = []
     before: dict[str, str] | None = None
     asked = redumps or {}
     for number, row in enumerate(rows):
         kind, image = row[TM_KIND], {column: _text(row[column]) for column in columns}
         if number == 0 and kind not in ("+I", "+U"):
-            found.append(_before(None if expires else read, _difference(None, image), expires=expires))
+            changes.append(_before(None if expires else read, _difference(None, image), expires=expires))
         if kind in ("-U", "mirror"):
             before = image
         if kind in _TITLES:
@@ -70,13 +70,13 @@ def steps(
                 title, colour = (_AGAIN, "blue") if again else (f"{title} by a redump", colour)
             after = None if kind == "-D" else image
             note = asked.get(str(row.get(TM_REDUMP)), "")
-            found.append(RowChange(title, colour, row.get(TM_TS), _place(row), note, _difference(before, after)))
+            changes.append(RowChange(title, colour, row.get(TM_TS), _place(row), note, _difference(before, after)))
             before = after
         elif kind == "mirror":
-            found.append(RowChange(_THERE, "green", None, "", "", _difference(None, image)))
+            changes.append(RowChange(_THERE, "green", None, "", "", _difference(None, image)))
     if rows and rows[-1][TM_KIND] != "mirror":
-        found.append(RowChange(_GONE, "gray", None, "", "", ()))
-    return found
+        changes.append(RowChange(_GONE, "gray", None, "", "", ()))
+    return changes
 
 
 def _before(

@@ -78,8 +78,8 @@ def differences(lines: Sequence[PastRun], specs: Sequence[str | None]) -> list[d
     """The settings in which the runs differ, one row each. specs: JSON, as in the journal."""
     known = [flat(json.loads(spec)) if spec else {} for spec in specs]
     keys = sorted({key for settings in known for key in settings})
-    found = [{"Setting": key, **_values(key, lines, known)} for key in keys]
-    return [row for row in found if len(set(list(row.values())[1:])) > 1]
+    rows = [{"Setting": key, **_values(key, lines, known)} for key in keys]
+    return [row for row in rows if len(set(list(row.values())[1:])) > 1]
 
 
 def _values(key: str, lines: Sequence[PastRun], flat: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -89,13 +89,13 @@ def curves_of(
     rows, changes = _heard(row_times, rows, lives, width), _heard(change_times, changes, lives, width)
     inside = [point for point in points if since <= point.ts <= until]
     times = [point.ts for point in inside]
-    found = [
+    curves = [
         _rate("rows copied", "rows/s", HEX["blue"], row_times, rows, width),
         _rate("changes", "changes/s", HEX["green"], change_times, changes, width),
         _curve("lag", "lag, s", "", HEX["primary"], times, [point.lag_s for point in inside], width, "%{y:.2f} s"),
         _curve("lag", "lag, B", "~s", HEX["violet"], times, [point.lag_bytes for point in inside], width, "%{y:.3s}B"),
     ]
-    return [curve for curve in found if any(value is not None for value in curve.line["y"])]
+    return [curve for curve in curves if any(value is not None for value in curve.line["y"])]
 
 
 def _rate(
@@ -121,12 +121,12 @@ def _curve(
 
 def thresholds(lag_s: float | None, lag_bytes: float | None) -> list[Threshold]:
     """The levels of the lag. lag_s, lag_bytes: above which an alert fires; None without such an alert."""
-    found = [Threshold("lag, s", LAG_FINE_S, f"keeping up below {words.duration(LAG_FINE_S)}", HEX["orange"])]
+    lines = [Threshold("lag, s", LAG_FINE_S, f"keeping up below {words.duration(LAG_FINE_S)}", HEX["orange"])]
     if lag_s is not None:
-        found.append(Threshold("lag, s", lag_s, f"alert above {words.duration(lag_s)}", HEX["red"]))
+        lines.append(Threshold("lag, s", lag_s, f"alert above {words.duration(lag_s)}", HEX["red"]))
     if lag_bytes is not None:
-        found.append(Threshold("lag, B", lag_bytes, f"alert above {words.size(lag_bytes)}", HEX["red"]))
-    return found
+        lines.append(Threshold("lag, B", lag_bytes, f"alert above {words.size(lag_bytes)}", HEX["red"]))
+    return lines
 
 
 def _number_format(rates: Sequence[float | None]) -> str:

@@ -56,10 +56,10 @@ def reader_totals(reads: Sequence[Read], since: datetime, until: datetime) -> li
     for read in reads:
         grouped[read.reader].append(read)
     total = max((until - since).total_seconds(), 0.001)
-    found = []
+    totals = []
     for name, own in sorted(grouped.items()):
-        found.append(ReaderTotals(name, len(own), sum(read.rows for read in own), busy_s(own, since, until) / total))
-    return found
+        totals.append(ReaderTotals(name, len(own), sum(read.rows for read in own), busy_s(own, since, until) / total))
+    return totals
 
 
 def busy_s(reads: Sequence[Read], since: datetime, until: datetime) -> float:

@@ -73,21 +73,21 @@ def activity(
 
     lives: until when each run is known to have lived. A run that ended without a word did nothing after that.
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     runs = [one for one in moments if one.event == "run.started"]
     for n, start in enumerate(runs):
         following = runs[n + 1].ts if n + 1 < len(runs) else until
         end = run_end(start, moments, lives, following)
         own = [one for one in moments if start.ts <= one.ts <= end]
         connected = next((one for one in own if one.event == "run.connected" and one.run == start.run), None)
-        found.append(Span("Phase", start.ts, connected.ts if connected else end, "starting", start))
+        spans.append(Span("Phase", start.ts, connected.ts if connected else end, "starting", start))
         if connected is not None:
             for begin, stop in _working(own, connected, end):
-                found += _copied(begin, stop, [one for one in copies if one.run == start.run], connected)
+                spans += _copied(begin, stop, [one for one in copies if one.run == start.run], connected)
         if end < following:
             last = next((one for one in reversed(own) if one.event == "run.ended"), None)
-            found.append(Span("Phase", end, following, NO_RUNNER, last))
-    return [span for span in found if span.begin < span.end]
+            spans.append(Span("Phase", end, following, NO_RUNNER, last))
+    return [span for span in spans if span.begin < span.end]
 
 
 def run_end(start: Moment, moments: Sequence[Moment], lives: Mapping[str, datetime], following: datetime) -> datetime:
@@ -125,30 +125,30 @@ def _copied(begin: datetime, end: datetime, copies: Sequence[Copying], moment: M
     """An interval of work, cut where tables began or ended to be copied."""
     cuts = [one for one in copies if begin < one.ts < end]
     copied = next((one.copies for one in reversed(copies) if one.ts <= begin), False)
-    found = []
+    spans = []
     for at, next_copied in [*((one.ts, one.copies) for one in cuts), (end, False)]:
-        found.append(Span("Phase", begin, at, "copying" if copied else STREAMING, moment))
+        spans.append(Span("Phase", begin, at, "copying" if copied else STREAMING, moment))
         begin, copied = at, next_copied
-    return found
+    return spans
 
 
 def phases(spans: Sequence[Span], caught_up: Sequence[CaughtUp]) -> list[Span]:
     """The phases, with catching up cut off from streaming. caught_up: for the begin of each streaming span."""
     reached = {one.start: one.reached for one in caught_up}
-    found: list[Span] = []
+    phase_spans: list[Span] = []
     for span in spans:
         if span.name != STREAMING:
-            found.append(span)
+            phase_spans.append(span)
             continue
         at = reached.get(span.begin)
         cut = span.end if at is None or at > span.end else at
-        found += [replace(span, end=cut, name="catching up"), replace(span, begin=cut)]
-    return [span for span in found if span.begin < span.end]
+        phase_spans += [replace(span, end=cut, name="catching up"), replace(span, begin=cut)]
+    return [span for span in phase_spans if span.begin < span.end]
 
 
 def interruptions(moments: Sequence[Moment], lives: Mapping[str, datetime], until: datetime) -> list[Span]:
     """Pauses and outages. They end with the run."""
-    found: list[Span] = []
+    spans: list[Span] = []
     began: dict[str, tuple[datetime, Moment]] = {}
     for one in moments:
         over = {"source.back": ("Outages",), "run.started": ("Pauses", "Outages"), "run.ended": ("Pauses", "Outages")}
@@ -156,14 +156,14 @@ def interruptions(moments: Sequence[Moment], lives: Mapping[str, datetime], unti
         if one.event == "run.state" and one.label != "paused":
             closed = ("Pauses",)
         for row in closed:
-            found += _ended(row, began.pop(row, None), one.ts, lives)
+            spans += _ended(row, began.pop(row, None), one.ts, lives)
         if one.event == "source.away":
             began.setdefault("Outages", (_told(one.since) or one.ts, one))
         elif one.event == "run.state" and one.label == "paused":
             began.setdefault("Pauses", (one.ts, one))
     for row, begun in began.items():
-        found += _ended(row, begun, until, lives)
-    return sorted(found, key=lambda span: span.begin)
+        spans += _ended(row, begun, until, lives)
+    return sorted(spans, key=lambda span: span.begin)
 
 
 def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives: Mapping[str, datetime]) -> list[Span]:
@@ -181,16 +181,16 @@ def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives:
 
 def lasting(moments: Sequence[Moment], lives: Mapping[str, datetime], until: datetime) -> list[Span]:
     """Redumps and alerts, from their first event to the one that ends them, or until a runner was last alive."""
-    found: list[Span] = []
+    spans: list[Span] = []
     began: dict[str, Moment] = {}
     for one in moments:
         if one.event in ("command.accepted", "alert.raised"):
             began.setdefault(one.id, one)
         elif one.event in ("command.done", "command.refused", "alert.cleared") and one.id in began:
-            found.append(_lasted(began.pop(one.id), one.ts))
+            spans.append(_lasted(began.pop(one.id), one.ts))
     last = min(max(lives.values(), default=until), until)
-    found += [_lasted(one, until if one.label in _WITHOUT_RUNNER else max(last, one.ts)) for one in began.values()]
-    return sorted(found, key=lambda span: span.begin)
+    spans += [_lasted(one, until if one.label in _WITHOUT_RUNNER else max(last, one.ts)) for one in began.values()]
+    return sorted(spans, key=lambda span: span.begin)
 
 
 def _lasted(one: Moment, end: datetime) -> Span:

@@ -45,13 +45,13 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def acts(runners: Mapping[str, Runner]) -> list[Act]:
     """What can be done to the chosen pipelines. runners: theirs, by name."""
-    found = []
+    possible = []
     for verb in _MEANING:
         names = tuple(name for name, runner in runners.items() if can(verb, runner))
         others = tuple(f"{name} ({runner.style.label})" for name, runner in runners.items() if name not in names)
         if names:
-            found.append(Act(verb, names, others))
-    return found
+            possible.append(Act(verb, names, others))
+    return possible
 
 
 def can(verb: str, runner: Runner) -> bool:

@@ -141,10 +141,10 @@ def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
 
 def by_source(cards: Iterable[Card]) -> dict[str, list[Card]]:
     """The cards by source, in their order; the source whose first card is the most urgent comes first."""
-    found: dict[str, list[Card]] = {}
+    cards_by_source: dict[str, list[Card]] = {}
     for one in cards:
-        found.setdefault(one.source or "source unknown", []).append(one)
-    return found
+        cards_by_source.setdefault(one.source or "source unknown", []).append(one)
+    return cards_by_source
 
 
 def outages(cards: Iterable[Card]) -> list[str]:

@@ -53,8 +53,8 @@ def readers_of(spec: Spec, cores: int) -> int:
         return spec.snapshot.readers
     if spec.spark.master == "local":
         return 1
-    found = _LOCAL.match(spec.spark.master)
-    return int(found[1]) if found else cores
+    match = _LOCAL.match(spec.spark.master)
+    return int(match[1]) if match else cores
 
 
 def lines(

@@ -97,8 +97,8 @@ def _throttle(draft: Draft) -> str:
 
 
 def _finding_text(draft: Draft, step: str) -> str:
-    found = draft.finding(step)
-    return found.text if found and found.outcome != "fail" else ""
+    finding = draft.finding(step)
+    return finding.text if finding and finding.outcome != "fail" else ""
 
 
 def _password(draft: Draft) -> str:

@@ -73,8 +73,8 @@ class Routes:
 
 def broken_routes(settings: Alerts) -> dict[str, str]:
     """The routes whose secret cannot be used by this process, by name, and why."""
-    found = {name: secret_problem(name, route) for name, route in settings.all_routes().items()}
-    return {name: problem for name, problem in found.items() if problem}
+    problems = {name: secret_problem(name, route) for name, route in settings.all_routes().items()}
+    return {name: problem for name, problem in problems.items() if problem}
 
 
 def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, DeliveryResult]:

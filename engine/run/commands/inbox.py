@@ -106,19 +106,19 @@ class Inbox:
 
     def waiting(self) -> list[Path]:
         """The waiting files in order of arrival."""
-        found = {_file(path): path for path in self.folder.glob("*.json")}
-        self._arrived = {file: place for file, place in self._arrived.items() if file in found}
-        for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_order):
+        files = {_file(path): path for path in self.folder.glob("*.json")}
+        self._arrived = {file: place for file, place in self._arrived.items() if file in files}
+        for path in sorted((files[file] for file in files.keys() - self._arrived.keys()), key=_order):
             self._arrived[_file(path)] = next(self._numbers)
-        return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
+        return sorted(files.values(), key=lambda path: self._arrived.get(_file(path), 0))
 
     def commands(self) -> list[Command]:
         """The readable waiting commands, accepted or not."""
-        found = []
+        arrivals = []
         for path in self.waiting():
             with suppress(OSError, SpecError):  # the inbox thread refuses it
-                found.append(read_command(path))
-        return found
+                arrivals.append(read_command(path))
+        return arrivals
 
     def is_older(self, path: Path) -> bool:
         """Whether a file was sent before this run was visible."""

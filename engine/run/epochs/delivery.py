@@ -85,20 +85,20 @@ class Delivery:
         Derived from the destination's and the inbox's current state, so that a decision whose commit fails is made
         again.
         """
-        found: dict[str, TableChange] = {}
+        changes: dict[str, TableChange] = {}
         for name, error in self._publisher.unrepaired_tables().items():
             table_state = state.tables.get(name)
             if table_state is None or table_state.stopped or table_state.due:
                 continue
-            found[name] = after_failure(error, self._spec, tables[name])
-            if found[name].due:
+            changes[name] = after_failure(error, self._spec, tables[name])
+            if changes[name].due:
                 attempt = len(table_state.resnapshots) + 1
                 self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=0.0, table=name))
         for command in self._commands.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):
                 if not state.tables[name].due:
-                    found[name] = TableChange(due=due(None, command.identity))
-        return found
+                    changes[name] = TableChange(due=due(None, command.identity))
+        return changes
 
     def _answer(self) -> None:
         """Answer the resumptions whose resnapshots the ledger has."""

@@ -199,12 +199,12 @@ def largest(reports: Sequence[RangeReport]) -> Description | None:
 
 def _redumped(record: EpochRecord, parts: Sequence[RedumpReport]) -> dict[str, list[int]]:
     """The changes of redumps that the record has, by table."""
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for part in parts:
         if record.tables.get(part.table, NOTHING).changes is not None:
-            before = found.get(part.table, [0, 0, 0, 0])
-            found[part.table] = [a + b for a, b in zip(before, part.changes.kinds, strict=True)]
-    return found
+            before = counts.get(part.table, [0, 0, 0, 0])
+            counts[part.table] = [a + b for a, b in zip(before, part.changes.kinds, strict=True)]
+    return counts
 
 
 def dates_nulled(record: EpochRecord) -> list[TableNulled]:

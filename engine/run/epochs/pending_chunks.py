@@ -77,11 +77,11 @@ class PendingChunks:
 
     def with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files still exist. The others are read again, because someone deleted their files."""
-        found = [f for f in frozen if self._delivery.has_files(f.table, self._captured.chunks(f.table), f.files)]
-        for finished in (f for f in frozen if f not in found):
+        complete = [f for f in frozen if self._delivery.has_files(f.table, self._captured.chunks(f.table), f.files)]
+        for finished in (f for f in frozen if f not in complete):
             self.frozen.remove(finished)
             self._snapshot.lost(finished)
-        return found
+        return complete
 
     def published(self, frozen: Sequence[Finished]) -> None:
         """Record that an epoch has committed these chunks, and delete the files that theirs replace."""

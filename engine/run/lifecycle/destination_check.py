@@ -22,10 +22,10 @@ def check_destination(sink: Sink) -> Check:
 
 
 def _of_bucket(sink: Sink, name: str) -> Check:
-    found = tried(sink.folder)
-    actual = found.fault or "written, read, raced for and deleted"
-    outcome: Literal["fail", "ok"] = "fail" if found.fault else "ok"
-    return Check(name, outcome, "one of several writers creates a file", actual, _WHY, found.remedy)
+    trial = tried(sink.folder)
+    actual = trial.fault or "written, read, raced for and deleted"
+    outcome: Literal["fail", "ok"] = "fail" if trial.fault else "ok"
+    return Check(name, outcome, "one of several writers creates a file", actual, _WHY, trial.remedy)
 
 
 def ask_store(sink: Sink) -> None:
@@ -36,10 +36,10 @@ def ask_store(sink: Sink) -> None:
 
 def require_destination(sink: Sink) -> None:
     """Raises PreflightError if the destination cannot be written."""
-    found = check_destination(sink)
-    if found.outcome == "fail":
+    check = check_destination(sink)
+    if check.outcome == "fail":
         raise PreflightError(
-            f"The destination cannot be written: {found.actual.rstrip('.')}.",
+            f"The destination cannot be written: {check.actual.rstrip('.')}.",
             detail="Nothing was started, and nothing was read.",
-            hint=found.fix,
+            hint=check.fix,
         )

@@ -12,7 +12,7 @@ def check_routes(settings: Alerts) -> list[Check]:
     """Whether the secret of each route can be used by this process; a warning for each that cannot."""
     broken = broken_routes(settings)
     why = "Alerts that take this route do not arrive until then. The other routes and the run do not wait for it."
-    found = []
+    checks = []
     for name in settings.all_routes():
         problem = broken.get(name, "")
         fix = (
@@ -20,9 +20,9 @@ def check_routes(settings: Alerts) -> list[Check]:
             "no restart is needed."
         )
         actual = problem or "can be used"
-        found.append(
+        checks.append(
             Check(
                 f"route {name}", "warn" if problem else "ok", "its secret is there", actual, why, fix if problem else ""
             )
         )
-    return found
+    return checks

@@ -27,14 +27,14 @@ class SourceCheck:
         """Raises PreflightError if the source compares names in another way now."""
         spec, members = self.spec, members_of(state)
         reads, rules, readers = partial(as_read, spec), spec.table_rules(), spec.parallel_readers()
-        found = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members, rules, readers)
-        if found.server.names != self.rule:
+        result = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members, rules, readers)
+        if result.server.names != self.rule:
             raise PreflightError(
                 "The source now compares names in another way than when the run began.",
                 detail="The globs of the spec could select other tables. Nothing was read.",
                 hint="Start again: the run then follows the server's lower_case_table_names.",
             )
-        return found
+        return result
 
     def account(self, preflight: Preflight, state: State | None) -> Account:
         """The account and its grants, for all tables that the globs select, or that were added."""

@@ -24,7 +24,7 @@ class StartupProgress:
         entry: CurrentStep = {"step": name, "since": clock.utc_text(), "seconds": None}
         self._activity.startup.append(entry)  # atomic, unlike building a new sequence
         self._say(f"starting: {name} …")
-        found = step()
+        result = step()
         entry["seconds"] = round(clock.monotonic_s() - began_s, 3)
         self._say(f"starting: {name} is done after {duration(entry['seconds'])}")
-        return found
+        return result

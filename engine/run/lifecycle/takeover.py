@@ -75,11 +75,11 @@ class Takeover:
         """Compare ledger and destination. Returns whether the ledger is older."""
         assert ledger.state is not None
         looks = read_states(self.destination, ledger.state)
-        found = compare(self.destination, ledger.state, newest, list(ledger.kept_epochs()), looks)
-        found.require(asked, resnapshots_all=everything)
-        self.at_fault |= set(found.tables)
-        self.missing_files |= found.missing_files
-        return bool(found.ledger_older)
+        comparison = compare(self.destination, ledger.state, newest, list(ledger.kept_epochs()), looks)
+        comparison.require(asked, resnapshots_all=everything)
+        self.at_fault |= set(comparison.tables)
+        self.missing_files |= comparison.missing_files
+        return bool(comparison.ledger_older)
 
     def _take_fence(self, state: State) -> None:
         term = Term(state.term, self._run, socket.gethostname(), os.getpid(), clock.utc_text())

@@ -193,12 +193,12 @@ class HiddenMonitor:
         known = [table_from_dict(table.table) for table in self._state().tables.values()]
         tables = [(table.database, table.name) for table in known if not table.remedy]  # others hide their definitions
         with self._source.turns.take(1):
-            found = self._found(tables)
+            changes = self._found(tables)
         if self._closing.is_set():  # this may be another server than the run's by now
             return
         hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
         required = [check.name for check in self._unmet]
-        for event in (*self._changes.news(found, hint), *self._drift.news(self._facts, required)):
+        for event in (*self._changes.news(changes, hint), *self._drift.news(self._facts, required)):
             self._journal.write(event)
 
     def _found(self, tables: Sequence[tuple[str, str]]) -> dict[HiddenName, tuple[str, ...]]:
@@ -213,14 +213,14 @@ class HiddenMonitor:
             connection.close()
         self._unmet = now.unmet
         self._facts = now.facts
-        found: dict[HiddenName, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
+        changes: dict[HiddenName, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
-            found["binlog_filter", None] = tuple(filtered)
+            changes["binlog_filter", None] = tuple(filtered)
         if new:
-            found["new_tables", None] = new
+            changes["new_tables", None] = new
         if self._unmet:
-            found[_SETTINGS] = tuple(f"{one.name} is {one.actual}, not {one.expected}" for one in self._unmet)
-        return found
+            changes[_SETTINGS] = tuple(f"{one.name} is {one.actual}, not {one.expected}" for one in self._unmet)
+        return changes
 
     def _left_out(self, connection: Connection) -> tuple[str, ...]:
         """The tables that appeared, match the spec, and are not captured because of `source.new_tables`."""

@@ -40,14 +40,14 @@ class SourceDrift:
         assert self._beginning is not None
         now = clock.utc_text()
         self._seen = {one: self._seen.get(one, now) for one in changes(self._beginning, facts)}
-        found = [{**asdict(one), "seen": seen} for one, seen in self._seen.items()]
-        self._activity.source = {"compared": now, "facts": len(facts), "changes": found}
+        change_records = [{**asdict(one), "seen": seen} for one, seen in self._seen.items()]
+        self._activity.source = {"compared": now, "facts": len(facts), "changes": change_records}
         names = tuple(_names(self._seen, required))
         key = (tuple(self._seen), names)
         if key == self._reported:
             return []
         self._reported = key
-        return [HiddenChanges(kind=KIND, names=names, changes=found)]
+        return [HiddenChanges(kind=KIND, names=names, changes=change_records)]
 
 
 def _names(changes: Iterable[Change], required: Collection[str]) -> Iterable[str]:

@@ -57,17 +57,17 @@ class SpaceMonitor:
         if clock.monotonic_s() < self._next_s:
             return
         self._next_s = clock.monotonic_s() + INTERVAL_S
-        found = shutil.disk_usage(next(path for path in (self._folder, *self._folder.parents) if path.exists()))
+        usage = shutil.disk_usage(next(path for path in (self._folder, *self._folder.parents) if path.exists()))
         now_s = clock.unix_s()
-        newest = (now_s, found.total - found.free)
+        newest = (now_s, usage.total - usage.free)
         self._samples = [one for one in self._samples if now_s - _KEPT_S <= one[0] < now_s]
         growth = growth_per_day([*self._samples, newest])
-        full_in_s = found.free / growth * _DAY_S if growth is not None and growth > 0 else None
+        full_in_s = usage.free / growth * _DAY_S if growth is not None and growth > 0 else None
         self._write(
             SpaceMeasured(
                 folder=str(self._folder),
-                free_bytes=found.free,
-                total_bytes=found.total,
+                free_bytes=usage.free,
+                total_bytes=usage.total,
                 growth_per_day=None if growth is None else round(growth),
                 full_in_s=None if full_in_s is None else round(full_in_s),
             )

@@ -55,8 +55,8 @@ class UnpublishedMonitor:
             return
         now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
         before = clock.utc_text(now - timedelta(seconds=shortest_s))
-        found = find_missing_epochs(self._destination, ledger.state, list(ledger.kept_epochs()), before)
-        for event in news(self._shown, too_old(found, self._settings, now)):
+        missing = find_missing_epochs(self._destination, ledger.state, list(ledger.kept_epochs()), before)
+        for event in news(self._shown, too_old(missing, self._settings, now)):
             self._journal.write(event)
 
 

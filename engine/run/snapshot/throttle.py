@@ -243,8 +243,8 @@ class Health:
     def _status(self, names: list[str]) -> dict[str, float]:
         marks = ", ".join(["%s"] * len(names))
         rows = query(self._connection(""), f"SHOW GLOBAL STATUS WHERE Variable_name IN ({marks})", tuple(names))
-        found = {row["Variable_name"].casefold(): float(row["Value"]) for row in rows}
-        return {name: found[name.casefold()] for name in names if name.casefold() in found}
+        values = {row["Variable_name"].casefold(): float(row["Value"]) for row in rows}
+        return {name: values[name.casefold()] for name in names if name.casefold() in values}
 
     def _lag(self, settings: Throttle) -> str:
         for name in settings.replicas:

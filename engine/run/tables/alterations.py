@@ -109,19 +109,19 @@ class Alterations:
     def _later(self, connection: Connection, name: str, start: Position) -> Sequence[Alter] | None:
         """What the statements between `start` and the binlog's current end do to a table; None if that is unknown."""
         end, mariadb = current(connection, self.source.server), self.source.server.flavor == "mariadb"
-        found: list[Alter] = []
+        statements: list[Alter] = []
         while True:
             binlog_range = BinlogRange({}, start, end, mariadb=mariadb, absent_tables=[self.captured.tables[name]])
             for _ in read_range(self.source.endpoint, binlog_range, self.spec.first_server_id()):
                 pass
             later = binlog_range.alteration
             if later is None:
-                return tuple(found)
+                return tuple(statements)
             if later.alter is None or later.alter.actions is None or later.unproved_since is not None:
                 return None
-            if len(found) == _MOST_LATER:
+            if len(statements) == _MOST_LATER:
                 return None
-            found.append(later.alter)
+            statements.append(later.alter)
             start = binlog_range.end
 
 

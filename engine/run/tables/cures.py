@@ -45,5 +45,5 @@ def left_out(spec: Spec, state: State) -> list[str]:
     stopped = {name: table_from_dict(table.table) for name, table in state.tables.items() if table.stopped}
     places = {name: (table.database, table.name) for name, table in stopped.items()}
     selected = set(select_tables(spec.source.tables, places.values()))
-    found = [name for name, place in places.items() if place not in selected and state.tables[name].by is None]
-    return found if len(found) < len(state.tables) else []
+    names = [name for name, place in places.items() if place not in selected and state.tables[name].by is None]
+    return names if len(names) < len(state.tables) else []

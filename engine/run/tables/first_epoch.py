@@ -104,8 +104,8 @@ def anchored(position: Position, spec: Spec, connection: Connection, endpoint: E
     first, mariadb = spec.first_server_id(), server.flavor == "mariadb"
     gtids = None
     if has_gtids(connection, server):
-        found = before(endpoint, position, first, mariadb=mariadb)
-        gtids = None if found.anonymous else found.gtids  # an incomplete set would pass for complete at a failover
+        anchor = before(endpoint, position, first, mariadb=mariadb)
+        gtids = None if anchor.anonymous else anchor.gtids  # an incomplete set would pass for complete at a failover
     return replace(position, gtids=gtids, born=read_head(endpoint, position.file, first).born)
 
 

@@ -132,9 +132,9 @@ class MembershipChanges:
         if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
             return {}
         members = members_of(state)
-        found = new_matches(self._spec.source.tables, list_tables(connection), members.also | members.without)
+        matches = new_matches(self._spec.source.tables, list_tables(connection), members.also | members.without)
         # A name with dots may already stand for another table, which keeps it.
-        new = list({f"{name[0]}.{name[1]}": name for name in found if not state.known(".".join(name))}.values())
+        new = list({f"{name[0]}.{name[1]}": name for name in matches if not state.known(".".join(name))}.values())
         records, errors = self._join(connection, state, new, None) if new else ({}, {})
         self._searched = True
         return records | {

@@ -40,11 +40,11 @@ def reached(programs: Programs, written: WrittenTables) -> frozenset[FoldedName]
     """The tables and views that a statement can write to; None, for all, if that is unknown. Pure."""
     if written.is_unknown or not programs.whole:
         return None
-    found: set[FoldedName] = set()
+    reach: set[FoldedName] = set()
     called: set[str] = set()
     tables, routines = set(written.tables), {name for name in written.routines if name in programs.routines}
     while tables or routines:
-        found |= tables
+        reach |= tables
         called |= routines
         bodies = [body for name in routines for body in programs.routines[name]]
         bodies += [body for name in tables for body in programs.triggers.get(name, ())]
@@ -57,9 +57,9 @@ def reached(programs: Programs, written: WrittenTables) -> frozenset[FoldedName]
         if tables & programs.forwarding:
             return None
         nearby = {child for name in tables for child in programs.referring.get(name, ())}
-        tables = (nearby | {name for name in programs.tables if name[1] in words}) - found
+        tables = (nearby | {name for name in programs.tables if name[1] in words}) - reach
         routines = {name for name in programs.routines if name in words} - called
-    return frozenset(found)
+    return frozenset(reach)
 
 
 def tables_reached(
