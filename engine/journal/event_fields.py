@@ -5,24 +5,26 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 
-class SourceFacts(TypedDict):
-    """The server that a run has connected to."""
+@dataclass(frozen=True)
+class SourceFacts:
+    """The server that a run has connected to; empty where a journal lacks a field."""
 
-    server: str
+    server: str = ""
     """The version as the server writes it."""
-    version: str
-    flavor: str
-    uuid: str
-    watermark_class: str
+    version: str = ""
+    flavor: str = ""
+    uuid: str = ""
+    watermark_class: str = ""
 
 
-class SparkFacts(TypedDict):
-    """The Spark session of a run."""
+@dataclass(frozen=True)
+class SparkFacts:
+    """The Spark session of a run; empty where a journal lacks a field."""
 
-    master: str
-    ui: str | None
-    version: str
-    slots: int
+    master: str = ""
+    ui: str | None = None
+    version: str = ""
+    slots: int = 0
 
 
 class Backfill(TypedDict):

@@ -11,11 +11,12 @@ Nobody may rename or remove one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Self
 
 from engine.base.errors import ErrorRecord, TidemarkError
+from engine.base.json_records import record_from
 from engine.journal.event_fields import Backfill, SourceFacts, SparkFacts
 from engine.journal.outage_causes import Cause
 
@@ -65,6 +66,16 @@ class RunConnected(Event, name="run.connected"):
 
     source: SourceFacts
     spark: SparkFacts
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's fields, with both as objects."""
+        return {"source": asdict(self.source), "spark": asdict(self.spark)}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        source, spark = record_from(SourceFacts, line["source"]), record_from(SparkFacts, line["spark"])
+        return cls(source=source or SourceFacts(), spark=spark or SparkFacts())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ A sentence does not name its table, which is shown beside it. Any field may be n
 are shown too (`journal.event_lines`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from engine.base.json_records import records_from
@@ -214,13 +214,12 @@ def _because(reason: str | None) -> str:
 
 
 def _connected(event: RunConnected) -> str:
-    source: Mapping[str, Any] | None = event.source
-    spark: Mapping[str, Any] | None = event.spark
+    source, spark = event.source, event.spark
     server, cluster = "the source", ""
-    if source:
-        server = f"{source.get('flavor')} {source.get('version')}, low watermarks: {source.get('watermark_class')}"
-    if spark:
-        cluster = f"; Spark {spark.get('version')} on {spark.get('master')}, {spark.get('slots')} slots"
+    if source.flavor:
+        server = f"{source.flavor} {source.version}, low watermarks: {source.watermark_class}"
+    if spark.master:
+        cluster = f"; Spark {spark.version} on {spark.master}, {spark.slots} slots"
     return f"Connected to {server}{cluster}"
 
 

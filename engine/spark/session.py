@@ -91,7 +91,7 @@ class Session:
 
     def facts(self) -> SparkFacts:
         """The session, for the journal."""
-        return {"master": self.master, "ui": self.ui, "version": self.version, "slots": self.slots}
+        return SparkFacts(self.master, self.ui, self.version, self.slots)
 
     def prepare(self, folder: Path | None) -> None:
         """Ship our code, check the workers, start a reader in each slot and count them.

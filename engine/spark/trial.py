@@ -7,6 +7,7 @@ workers must see it.
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from engine.base.errors import TidemarkError
@@ -27,7 +28,7 @@ def try_session(spec: Spec) -> SparkFacts:
 def main() -> int:
     """Try, print, and return the command line's exit code."""
     try:
-        print(json.dumps(try_session(load(Path(sys.argv[1])))))  # noqa: T201
+        print(json.dumps(asdict(try_session(load(Path(sys.argv[1]))))))  # noqa: T201
     except TidemarkError as error:
         print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
         return error.exit_code

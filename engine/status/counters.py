@@ -94,11 +94,11 @@ class Seen:
             handler(self, entry.event)
 
     def connected(self, event: RunConnected) -> None:
-        self.slots, source = event.spark["slots"], event.source
+        self.slots, source = event.spark.slots, event.source
         self.source = {
-            "flavor": source["flavor"],
-            "version": source["version"],
-            "watermark_class": source["watermark_class"],
+            "flavor": source.flavor,
+            "version": source.version,
+            "watermark_class": source.watermark_class,
         }
 
     def run_state(self, event: RunState) -> None:

@@ -44,10 +44,7 @@ from engine.journal.store_events import StoreAway, StoreBack
 
 def _connected(e: RunConnected) -> str:
     source, spark = e.source, e.spark
-    return (
-        f"source {source['server']} (watermarks: {source['watermark_class']}); "
-        f"Spark {spark['version']} on {spark['master']}"
-    )
+    return f"source {source.server} (watermarks: {source.watermark_class}); Spark {spark.version} on {spark.master}"
 
 
 def _planned(e: TablePlanned) -> str:

@@ -182,9 +182,9 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 
 
 LOOK_UPS = {
-    "engine/status": 19,
-    "engine/journal": 21,
-    "engine/watch": 12,
+    "engine/status": 11,
+    "engine/journal": 17,
+    "engine/watch": 10,
     "engine/history": 67,
     "engine/alerting": 7,
     "engine/audit": 24,

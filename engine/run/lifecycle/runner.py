@@ -292,10 +292,10 @@ class _Start:
 
 
 def _source_facts(server: Server, watermark_class: str) -> SourceFacts:
-    return {
-        "server": server.version_text,
-        "version": ".".join(map(str, server.version)),
-        "flavor": server.flavor,
-        "uuid": server.identity,
-        "watermark_class": watermark_class,
-    }
+    return SourceFacts(
+        server=server.version_text,
+        version=".".join(map(str, server.version)),
+        flavor=server.flavor,
+        uuid=server.identity,
+        watermark_class=watermark_class,
+    )

@@ -12,6 +12,7 @@ import pytest
 from engine.base.errors import PreflightError, SparkLostError, TidemarkError
 from engine.capture.reports import ReaderProcess, ReaderReport
 from engine.capture.tasks import Task
+from engine.journal.event_fields import SparkFacts
 from engine.spark import session as sessions
 from engine.spark.session import Session
 from engine.spark.workers import answer
@@ -97,7 +98,7 @@ def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch
         while session.slots != 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert session.slots == 4
-        assert session.facts() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
+        assert session.facts() == SparkFacts("spark://m:7077", None, "4.3.0", 4)
     assert list((tmp_path / "lake").iterdir()) == []  # the file that workers looked for is gone
     assert [archive.exists() for archive in kind.archives] == [False]  # our code was sent, and is gone too
 
