@@ -154,7 +154,7 @@ class DestinationTable(Protocol):
         """MUST raise SpecError when something is there already that rows of this table would be mixed with."""
 
     def create(self) -> None:
-        """Create it for a table that joins, after `check_free`; what a killed runner began is deleted first."""
+        """Create it for a table that joins, after `check_free`. MUST delete first what a killed runner began."""
 
     def open(self, *, must_exist: bool) -> OpenedTable:
         """Open it for writing; create it if it is not there.
@@ -167,10 +167,16 @@ class DestinationTable(Protocol):
         """Open it for a new copy with the columns of `table`, whatever is lost: what is missing is given up."""
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
-        """Add the files of chunks or changes, through an epoch; None if they were added before."""
+        """Add the files of chunks or changes, through an epoch; None if they were added before.
+
+        MUST be idempotent by kind and epoch. A file that is missing MUST fail the table instead of losing its rows.
+        """
 
     def apply(self, content: Content) -> SinkApplied | None:
-        """Apply chunks and changes to the mirror in one commit; None if it has them."""
+        """Apply chunks and changes to the mirror; None if it has them.
+
+        MUST be one commit, and idempotent by the content's epochs.
+        """
 
     def check(self, before: Table, after: Table) -> None:
         """MUST raise IncompatibleColumnsError when it cannot evolve.
@@ -179,13 +185,13 @@ class DestinationTable(Protocol):
         """
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
-        """Get the columns that the table has after an epoch.
+        """Get the columns that the table has after an epoch. MUST be idempotent, and keep the rows.
 
         copy_follows: a new copy follows, which alters the mirror.
         """
 
     def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
-        """Begin a resnapshot after this epoch. Readers keep the old copy until `apply` replaces it.
+        """Begin a resnapshot after this epoch. Readers MUST keep the old copy until `apply` replaces it.
 
         until: when the epoch was committed, UTC text.
         """
@@ -200,7 +206,7 @@ class DestinationTable(Protocol):
         """Its state. MUST write nothing."""
 
     def drop(self) -> None:
-        """Delete it if it belongs to the ledger; also completes an interrupted deletion."""
+        """Delete it. MUST leave what belongs to another ledger, and complete an interrupted deletion."""
 
 
 class TableMaintenance(Protocol):
@@ -302,7 +308,7 @@ class Destination(Protocol):
     def guard(self) -> int:
         """The number of this runner's term; 0 before it took one.
 
-        Raises PipelineHeldError when another one has a later term.
+        MUST raise PipelineHeldError when another one has a later term: it ends the run.
         """
 
     def release(self, tables: Iterable[DestinationTable] = ()) -> None:
@@ -327,7 +333,7 @@ class Destination(Protocol):
         """The versions of a table of this destination; None if it keeps the newest one alone."""
 
     def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
-        """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out.
+        """Reject what an earlier runner prepared: its commits MUST fail from now on. Faulty tables are left out.
 
         epochs: those in the ledger; an earlier runner has prepared no others.
         """
@@ -335,8 +341,8 @@ class Destination(Protocol):
     def publish(self, end: EpochEnd) -> None:
         """Make visible what `append` and `begin_copy` did, after all tables have got their part of some epochs.
 
-        When it returns, all of it is durable. A destination that commits table by table has nothing left to do. Any
-        error but a full disk ends the run: what was not published is applied again.
+        When it returns, all of it MUST be durable. A destination that commits table by table has nothing left to do.
+        Any error but a full disk ends the run: what was not published is applied again.
         """
 
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
