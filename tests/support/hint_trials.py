@@ -94,7 +94,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/reading.py::_check_existed": (1, INPUT),
     "explore/reading.py::reading_of": (2, INPUT),
     "pipeline/formats.py::check": (1, OUTSIDE),
-    "journal/journal.py::Journal._settle": (1, OUTSIDE),
+    "journal/journal.py::Journal._report_losses": (1, OUTSIDE),
     "destination/delta/layout.py::check_no_link": (1, INPUT),
     "destination/delta/layout.py::make_readable": (1, INPUT),
     "pipeline/inbox_access.py::no_access": (
