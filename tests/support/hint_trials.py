@@ -136,7 +136,6 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "pipeline/disk.py::Disk.failed": (1, ("test_disk_full.py::test_a_full_disk_is_waited_for",)),
     "run/source_loss/failover.py::_place": (1, OUTSIDE),
-    "pipeline/helpers.py::_named": (1, WAIT),
     "run/commands/maintain.py::_state": (1, INPUT),
     "status/exporter.py::Exporter.__init__": (1, INPUT),
     "alerting/notifier.py::Notifier._undelivered": (1, INPUT),
