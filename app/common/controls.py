@@ -206,11 +206,11 @@ def _resnapshot_all(where: Directory, click: int) -> None:
     _resnapshot(where, "resnapshot-all-reason", [])
 
 
-def resnapshot_tables(where: Directory, tables: Sequence[str]) -> None:
+def resnapshot_tables(where: Directory, tables: Sequence[str], key: str = "resnapshot-tables") -> None:
     """The button that resnapshots the tables whose fault ended the run, and starts the runner."""
     if not access.operator():
         return
-    click, key = clicks(where.root.name), "resnapshot-tables"
+    click = clicks(where.root.name)
     label = "Resnapshot the table" if len(tables) == 1 else f"Resnapshot {words.plural(len(tables), 'table')}"
     with st.popover(label, icon=":material/restart_alt:", key=key, type="primary"):
         st.markdown(
@@ -224,14 +224,14 @@ def resnapshot_tables(where: Directory, tables: Sequence[str]) -> None:
             type="primary",
             key=f"{key}-confirm-{click}",
             on_click=_resnapshot_tables,
-            args=(where, click, list(tables)),
+            args=(where, click, list(tables), f"{key}-reason"),
         )
 
 
-def _resnapshot_tables(where: Directory, click: int, tables: list[str]) -> None:
+def _resnapshot_tables(where: Directory, click: int, tables: list[str], reason_key: str) -> None:
     """Resnapshot them once a click."""
     if first_time(where.root.name, click):
-        _resnapshot(where, "resnapshot-tables-reason", tables)
+        _resnapshot(where, reason_key, tables)
 
 
 def _resnapshot(where: Directory, reason_key: str, tables: list[str]) -> None:

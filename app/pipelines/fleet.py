@@ -166,6 +166,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             st.markdown(f":{colour}[:material/error:] {words.escape(line)}{'' if number else acts}")
         if one.runner.away is not None and one.runner.away.attempt:
             controls.try_now(where, f"card-{one.name}-try")
+        if one.runner.to_resnapshot:
+            controls.resnapshot_tables(where, one.runner.to_resnapshot, f"card-{one.name}-resnapshot")
         if one.lines:
             table_acts.buttons(where, table_acts.of_tables(where), key=f"card-{one.name}-table")
 

@@ -27,7 +27,12 @@ HEALTHY = {
 }
 REFUSED = {
     "Pipelines": {"^login refused$": "red"},
-    "Live": {"^Login refused$": "red", "^Not current$": "", r"Login refused for .* · attempt \d+ · ": "red"},
+    "Live": {
+        "^Login refused$": "red",
+        "^Not current$": "",
+        r"Login refused for .* · attempt \d+ · ": "red",
+        "When the source accepts the login, the run continues": "",
+    },
     "Table": {"^Not current$": "", "Access denied": ""},
     "Verify": {"Access denied": ""},
     "Alerts": {"^Login refused$": "red"},
@@ -44,7 +49,7 @@ APPEARED = {
     "Alerts": {"^New tables$": "orange"},
 }
 DROPPED = {
-    "Pipelines": {"^table stopped$": "red", "d.later": ""},
+    "Pipelines": {"^table stopped$": "red", "d.later: .*dropped": ""},
     "Live": {"^1 table stopped$": "red", "d.later was dropped": "red"},
     "Alerts": {"^Table stopped$": "red"},
 }

@@ -326,7 +326,11 @@ def removed(facts: PageFacts, files: RemovedFiles | None) -> tuple[str, str, str
     }[files]
     since = words.date_time(facts.state.since)
     meaning = f"It is not captured any more and raises no alerts. {stays}"
-    return f"{facts.table} was removed from the pipeline, {since}.", meaning, "To capture it again, add it on Live."
+    return (
+        f"{facts.table} was removed from the pipeline at {since}.",
+        meaning,
+        "To capture it again, add it on the page Live, Tables.",
+    )
 
 
 def first_parked(facts: PageFacts) -> int | None:

@@ -223,7 +223,7 @@ def test_a_removed_table_says_since_when_and_what_stays(files: RemovedFiles | No
     assert table_page.removed(facts(), files) is None
     found = table_page.removed(facts(state=NewestTableState("removed", ago(90), None, None)), files)
     assert found is not None
-    assert found[0].startswith("d.t was removed from the pipeline, ")
+    assert found[0].startswith("d.t was removed from the pipeline at ")
     assert stays in found[1]
 
 
