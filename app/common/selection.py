@@ -281,8 +281,8 @@ def _unknown() -> dict[str, str]:
 def reset_form(empty: Mapping[str, str | None], keys: Sequence[str], names: Sequence[str]) -> None:
     """Empty a form that changes data, unless its values were entered, or are in the URL, for the selected pipeline.
 
-    Call it before anything is drawn. empty: the values of the empty fields. keys: fields of `app.common.owned`, which
-    lose the values of a URL that names no pipeline. names: all pipelines.
+    Call it before anything is drawn. empty: the values of the empty fields. keys: fields of `table_fields`, which lose
+    the values of a URL that names no pipeline. names: all pipelines.
     """
     state, query = st.session_state, st.query_params
     selected = state.get(_PIPELINE) or query.get(_PIPELINE)

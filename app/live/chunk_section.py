@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.common import access, home, meaning, messages, owned, places, selection
+from app.common import access, home, meaning, messages, places, selection, table_fields
 from app.common.autorefresh import autorefresh
 from app.common.view import words
 from app.common.view.redump_form import MOST_CHUNKS
@@ -41,13 +41,13 @@ def show(name: str) -> None:
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     with left:
         table = selection.table(list(planned), usual=next(iter(planned)))
-    number = owned.settle(CHUNK_FIELD, (name, table or ""))
+    number = table_fields.settle(CHUNK_FIELD, (name, table or ""))
     if table is None:
         messages.nothing("Choose a table", "The table in the address is not captured by this pipeline.")
         return
     last = planned[table].last_chunk if planned[table].complete else None
     if number and (not number.isdecimal() or (last is not None and int(number) > last)):
-        owned.put(CHUNK_FIELD, (name, table), "")
+        table_fields.put(CHUNK_FIELD, (name, table), "")
     with middle:
         chosen = _field(last)
     window = st.session_state.get(_open_tile(name, table))
@@ -86,22 +86,22 @@ def show(name: str) -> None:
 def open_chunk(name: str, table: str, number: int) -> None:
     """Choose a chunk, and the section that shows it. The whole page must run again."""
     selection.open_section("Chunks", table)
-    owned.put(CHUNK_FIELD, (name, table), str(number))
+    table_fields.put(CHUNK_FIELD, (name, table), str(number))
 
 
 def _field(last: int | None) -> int | None:
     """The number of the chunk to show. last: the highest one; None while the table is split."""
-    number = owned.value(CHUNK_FIELD)
+    number = table_fields.value(CHUNK_FIELD)
     chosen = st.number_input(
         "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
         0,
         last,
         value=int(number) if number else None,
         step=1,
-        key=owned.key(CHUNK_FIELD),
+        key=table_fields.key(CHUNK_FIELD),
         placeholder="Click a tile or type",
     )
-    owned.keep(CHUNK_FIELD, "" if chosen is None else str(chosen))
+    table_fields.keep(CHUNK_FIELD, "" if chosen is None else str(chosen))
     return chosen
 
 
@@ -145,7 +145,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     def pick(first: int, last: int, serial: int) -> None:
         st.session_state[_brushed(name, table)] = Brush((), serial)
         if first == last:
-            owned.put(CHUNK_FIELD, (name, table), str(first))
+            table_fields.put(CHUNK_FIELD, (name, table), str(first))
         else:
             st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True

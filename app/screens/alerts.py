@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.alerts import alert_acts, route_test, silence_section
-from app.common import access, appeared, columns, home, meaning, messages, places, welcome
+from app.common import access, columns, home, meaning, messages, new_tables, places, welcome
 from app.common.autorefresh import autorefresh
 from app.common.view import alert_list, words
 from app.common.view.alert_list import Firing
@@ -89,8 +89,8 @@ def _card(where: Directory, one: Firing) -> None:
                 " It may be over: nothing can clear it now.]"
             )
         st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(do)}")
-        if one.kind == appeared.KIND and one.waits:
-            appeared.buttons(where, one, key=f"appeared-{where.root.name}")
+        if one.kind == new_tables.KIND and one.waits:
+            new_tables.buttons(where, one, key=f"appeared-{where.root.name}")
         alert_acts.buttons(where, one, key=f"act-{where.root.name}-{mark}")
         if one.acknowledged is not None:
             st.markdown(

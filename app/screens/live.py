@@ -6,14 +6,14 @@ import streamlit as st
 
 from app.common import (
     access,
-    appeared,
     controls,
     data_light,
     home,
+    new_tables,
     no_mirrors,
-    owned,
     runner_notice,
     selection,
+    table_fields,
     welcome,
 )
 from app.common.autorefresh import autorefresh
@@ -73,9 +73,9 @@ def top(where: Directory, drawn: tuple[str, bool]) -> None:
     data = data_light.layer_of(where, now, current=runner.works and not stopped and not lacks)
     health_strip.draw((*layers(runner, lag, recent, now, stopped, lacks), data))
     raised = home.firing(where, runner)
-    said = runner_notice.alerts_said(where, runner) | appeared.said(where)
+    said = runner_notice.alerts_said(where, runner) | new_tables.said(where)
     health_strip.alerts(alert_lines(one for one in raised if one.kind not in said or not one.waits))
-    appeared.notice(where, raised)
+    new_tables.notice(where, raised)
     runner_notice.away(where, runner)
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)
@@ -120,7 +120,7 @@ def body(where: Directory) -> None:
     if unknown := selection.unbound("section", sections_shown):
         st.info(words.escape(f"There is no section {unknown} here. Choose one below."), icon=":material/info:")
     place, chunk = st.empty(), selection.whole_number(chunk_section.CHUNK_FIELD)
-    owned.take(name, chunk_section.CHUNK_FIELD)
+    table_fields.take(name, chunk_section.CHUNK_FIELD)
     # Bound to the URL, tabs would keep the first one out of it.
     drawn = st.tabs(sections_shown, key="section", on_change=selection.forget, args=("section",))
     tabs = dict(zip(sections_shown, drawn, strict=True))
@@ -141,7 +141,11 @@ def body(where: Directory) -> None:
         if tab.open:
             with tab:
                 draw[title]()
-    if chunk and tabs["Chunks"].open and owned.value(chunk_section.CHUNK_FIELD) != chunk.lstrip("0").rjust(1, "0"):
+    if (
+        chunk
+        and tabs["Chunks"].open
+        and table_fields.value(chunk_section.CHUNK_FIELD) != chunk.lstrip("0").rjust(1, "0")
+    ):
         place.info(words.escape(f"The table has no chunk {chunk}."), icon=":material/info:")
 
 

@@ -16,11 +16,11 @@ from app.common import (
     meaning,
     messages,
     no_mirrors,
-    owned,
     page_head,
     places,
     runner_notice,
     selection,
+    table_fields,
 )
 from app.common.autorefresh import autorefresh
 from app.common.view import redump_form, words
@@ -76,7 +76,7 @@ def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) ->
             usual = plans[0].table if len(plans) == 1 else None
             table = selection.table([plan.table for plan in plans], usual=usual)
         for field in _OWNED:
-            owned.settle(field, (name, table or ""))
+            table_fields.settle(field, (name, table or ""))
         with right:
             _part(part, next((plan.chunk_key for plan in plans if plan.table == table), ""))
     st.caption(_HELP[part])
@@ -99,11 +99,11 @@ def entered(where: Directory) -> Request:
     now = st.session_state
     part, table = part_of(where), now.get("table") or ""
     if part == "Range":
-        return Request(part, table, lower=owned.entered("lower"), upper=owned.entered("upper"))
+        return Request(part, table, lower=table_fields.entered("lower"), upper=table_fields.entered("upper"))
     if part == "Everything":
         return Request(part)
     field = {"Chunks": "chunks", "Keys": "keys"}.get(part)
-    return Request(part, table, **({field: owned.entered(field)} if field else {}))
+    return Request(part, table, **({field: table_fields.entered(field)} if field else {}))
 
 
 def _part(part: str, key: str) -> None:
@@ -119,7 +119,7 @@ def _part(part: str, key: str) -> None:
 
 def _text(draw: Callable[..., str | None], label: str, field: str, **options: Any) -> None:
     """A field whose value belongs to the table."""
-    owned.keep(field, draw(label, owned.value(field), key=owned.key(field), **options) or "")
+    table_fields.keep(field, draw(label, table_fields.value(field), key=table_fields.key(field), **options) or "")
 
 
 def counted(where: Directory, request: Request) -> DryRun | None:
@@ -264,10 +264,10 @@ def page() -> None:
     where = page_head.pipeline("Redump", "Here you can redump published tables.")
     if where is None:
         return
-    owned.take(where.root.name, *_OWNED)
+    table_fields.take(where.root.name, *_OWNED)
     for field in _OWNED:
         if field in handed_over:
-            owned.put(field, (where.root.name, handed_over["table"]), handed_over[field])
+            table_fields.put(field, (where.root.name, handed_over["table"]), handed_over[field])
     plans = plans_of(where.root.name)
     if not plans:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")

@@ -7,13 +7,15 @@ def page() -> None:
     """A table, and the chunks of it."""
     import streamlit as st
 
-    from app.common import owned, selection
+    from app.common import selection, table_fields
 
     selection.keep_address()
-    owned.take("p", "chunks")
+    table_fields.take("p", "chunks")
     table = selection.table(["d.t", "d.u"], usual=None)
-    owned.settle("chunks", ("p", table or ""))
-    owned.keep("chunks", st.text_input("Chunks", owned.value("chunks"), key=owned.key("chunks")) or "")
+    table_fields.settle("chunks", ("p", table or ""))
+    table_fields.keep(
+        "chunks", st.text_input("Chunks", table_fields.value("chunks"), key=table_fields.key("chunks")) or ""
+    )
 
 
 def test_the_value_of_one_table_never_reaches_another() -> None:
