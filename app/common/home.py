@@ -28,6 +28,7 @@ from engine.history.series import Lag
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
+from engine.pipeline.remote_state.operator_copy import follow
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.runner_record import RunnerRecord, TableReading
 from engine.pipeline.saved_lists import read_alerts
@@ -57,7 +58,15 @@ def home() -> Path:
 
 def directories() -> list[Directory]:
     """All pipelines, by name."""
-    return [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
+    found = [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
+    for where in found:
+        _follow(where, origin_of(where).state)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _follow(where: Directory, state: str | None) -> None:
+    follow(where, state)
 
 
 @st.cache_resource(show_spinner="Reading the journals")
@@ -224,6 +233,8 @@ class Origin:
     """The source's host and port; empty if the spec cannot be read."""
     tags: tuple[str, ...] = ()
     alerts: Alerts = field(default_factory=Alerts)
+    state: str | None = None
+    """The URL of its state, if that is in a bucket."""
 
 
 def origin_of(where: Directory) -> Origin:
@@ -240,7 +251,7 @@ def _origin_in(spec: Path, _changed_ns: int) -> Origin:
         found = settings.load(spec)
     except TidemarkError:
         return Origin()
-    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts)
+    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts, found.state)
 
 
 def know_secrets(where: Directory) -> None:

@@ -20,6 +20,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
+from engine.pipeline.remote_state.operator_copy import publish
 
 _KEPT = 1000
 """The newest acknowledgements that are kept."""
@@ -72,6 +73,7 @@ def acknowledge(directory: Directory, alert: Alert, *, actor: str = "", note: st
     with suppress(FileNotFoundError):  # another console deletes the same ones
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
+    publish(directory)
     return made
 
 

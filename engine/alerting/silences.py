@@ -23,6 +23,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
+from engine.pipeline.remote_state.operator_copy import publish
 from engine.spec.alert_settings import check_kind
 from engine.spec.globs import including
 from engine.spec.periods import period_s
@@ -150,6 +151,7 @@ def _write(directory: Directory, silence: Silence) -> None:
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             if (one := _read(old)) is None or one.until <= now:
                 old.unlink(missing_ok=True)
+    publish(directory)
 
 
 def _read(path: Path) -> Silence | None:

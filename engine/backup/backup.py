@@ -84,6 +84,13 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives,
     DestinationError when a table cannot be rolled back. After a partial failure, run the restore again.
     """
+    if spec.state is not None:
+        raise SpecError(
+            "The state of this pipeline is in a bucket, whose ledger cannot be restored by a command yet.",
+            detail="Nothing was changed.",
+            hint="Restore the bucket's earlier versions of state and lake, if it keeps them; or redump the tables: "
+            "tidemark redump SPEC --all",
+        )
     with held(directory), _opened(file) as archive:
         manifest = _manifest(archive, file, spec)
         aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")

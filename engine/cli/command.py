@@ -22,6 +22,9 @@ from engine.base.redaction import redact
 from engine.cli.consoles import plain_console
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory, directory_of
+from engine.pipeline.remote_state.operator_copy import follow, refresh
+from engine.pipeline.remote_state.place import note_state
+from engine.pipeline.remote_state.spec_url import local_spec
 from engine.pipeline.runner_file import find_runner
 from engine.spec.settings import Spec, load
 
@@ -30,7 +33,12 @@ _PIPE_CLOSED = 141
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 out, err = plain_console(), plain_console(stderr=True)
 
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
+SpecFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC", help="The pipeline's spec, a TOML file, or the URL of its state.", show_default=False
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
 Chunks = Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")]
@@ -67,6 +75,8 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         sys.excepthook = _show_unexpected
         try:
+            if "spec_file" in options:
+                options["spec_file"] = local_spec(options["spec_file"])
             verb(*args, **options)
         except TidemarkError as error:
             if options.get("as_json"):
@@ -94,9 +104,13 @@ def _show_error(error: TidemarkError) -> None:
 
 
 def opened(spec_file: Path) -> tuple[Spec, Directory]:
-    """A pipeline's spec and its directory."""
+    """A pipeline's spec and its directory, which follows the bucket if the pipeline's state is in one."""
     spec = load(spec_file)
-    return spec, directory_of(spec_file, spec.name)
+    directory = directory_of(spec_file, spec.name)
+    note_state(directory, spec.state)
+    refresh(directory)
+    follow(directory, spec.state)
+    return spec, directory
 
 
 def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:

@@ -21,6 +21,9 @@ from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.explore.queries import published_tables
 from engine.pipeline.directory import Directory, directory_of
+from engine.pipeline.remote_state.operator_copy import refresh
+from engine.pipeline.remote_state.place import note_state
+from engine.pipeline.remote_state.spec_url import local_spec
 from engine.spec.settings import Spec, load
 from engine.store.folder import Folder
 
@@ -71,8 +74,12 @@ def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: 
     as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the
     pipeline does not have, or that did not exist then; DestinationError for one that cannot be read.
     """
-    loaded = load(Path(spec))
-    return opened(loaded, directory_of(Path(spec), loaded.name), table, as_of).table(limit)
+    spec_file = local_spec(Path(spec))
+    loaded = load(spec_file)
+    directory = directory_of(spec_file, loaded.name)
+    note_state(directory, loaded.state)
+    refresh(directory)
+    return opened(loaded, directory, table, as_of).table(limit)
 
 
 def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> VersionRows:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import LedgerError, PipelineHeldError
@@ -25,7 +26,7 @@ from engine.ledger.records import Description, EpochRecord, TableChange, TermRec
 from engine.ledger.state import State, apply, following
 from engine.ledger.upgrade import upgraded
 from engine.pipeline import formats
-from engine.store.folder import Folder
+from engine.store.folder import FileEntry
 from engine.store.local_folder import LocalFolder
 
 FULL_STATE_EVERY = 200
@@ -37,15 +38,41 @@ _EPOCH = re.compile(r"^epoch-(\d{8,})\.json$")
 _STATE = re.compile(r"^state-(\d{8,})\.json$")
 
 
+class LedgerFiles(Protocol):
+    """What the ledger needs of a `Folder`."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+    def find(self, name: str) -> FileEntry | None:
+        """A file by name."""
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+
+    def entries(self, prefix: str = "") -> Iterator[FileEntry]:
+        """The files with a prefix in their names."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create a file; False if the name is taken by other content."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace a file."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files."""
+
+
 class Ledger:
     """The ledger in one folder. `state`: the committed state, None before epoch 0."""
 
-    def __init__(self, folder: Folder | Path) -> None:
+    def __init__(self, folder: LedgerFiles | Path) -> None:
         """Read the committed state. Raises LedgerError if its files are inconsistent.
 
         folder: a path is one of the file system.
         """
-        self._folder: Folder = LocalFolder(folder) if isinstance(folder, Path) else folder
+        self._folder: LedgerFiles = LocalFolder(folder) if isinstance(folder, Path) else folder
         self._full: int | None = None
         """The newest full state when this process last read or wrote one."""
         self._pruned_full: int | None = None

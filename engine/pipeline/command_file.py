@@ -13,6 +13,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import make_folder, no_access
+from engine.pipeline.remote_state.operator_copy import leave
 from engine.pipeline.runner_file import runner_json
 
 VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table", "maintain", "merge")
@@ -33,7 +34,7 @@ def send_command(
 
     The command names the current run of `runner.json` (null: there was none), so that no other run obeys a stop meant
     for it, and its place among all commands (`seq`). Neither is a time. Raises HelperError if this user may not write
-    to the inbox, OSError.
+    to the inbox, TransientError if the bucket of the state cannot be reached, OSError.
     """
     identity = uuid.uuid4().hex[:12]
     directory.root.mkdir(parents=True, exist_ok=True)
@@ -50,8 +51,10 @@ def send_command(
         "arguments": dict(arguments or {}),
         "pipeline": pipeline or None,
     }
+    text = json.dumps(command, indent=1)
     try:
-        write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))
+        if not leave(directory, f"inbox/{identity}.json", text.encode()):
+            write_atomically(directory.inbox / f"{identity}.json", text)
     except PermissionError:
         raise no_access(directory.inbox, "The command was not sent.") from None
     return identity

@@ -30,6 +30,8 @@ from engine.base.processes import this_user
 from engine.base.wording import plural, utc_time
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import make_folder, require_writable
+from engine.pipeline.remote_state.operator_copy import claim as claim_remotely
+from engine.pipeline.remote_state.operator_copy import publish
 from engine.spec.folder_names import folder_name
 
 GONE = "It is not in the inbox any more."
@@ -85,13 +87,13 @@ def withdraw(directory: Directory, identity: str, *, actor: str = "", reason: st
         raise _refused(f"The command {identity} cannot be withdrawn: {command.note}", "See its answer in the journal.")
     by = {"actor": actor.strip() or this_user(), "at": clock.utc_text(), "reason": reason.strip()}
     try:
-        _withdraw(directory.inbox / f"{identity}.json", by)
+        _withdraw(directory, directory.inbox / f"{identity}.json", by)
     except FileNotFoundError:  # its file is gone, or the claim of a run that has answered it a moment ago
         raise _refused(f"No command {identity!r} waits", "A run has answered it: see the journal.") from None
     return command
 
 
-def _withdraw(path: Path, by: Mapping[str, str]) -> None:
+def _withdraw(directory: Directory, path: Path, by: Mapping[str, str]) -> None:
     """Claim the command and remove its file. Raises SpecError if it is claimed, FileNotFoundError if it is answered."""
     text = json.dumps({**json.loads(path.read_text(encoding="utf-8")), "withdrawn": by}, ensure_ascii=False, indent=1)
     claim = _claim(path)
@@ -99,7 +101,7 @@ def _withdraw(path: Path, by: Mapping[str, str]) -> None:
     mine = claim.with_name(f".{uuid.uuid4().hex}")
     write_atomically(mine, text)
     try:
-        claimed = link(mine, claim)
+        claimed = claim_remotely(directory, f"inbox/claims/{path.stem}", text.encode()) and link(mine, claim)
     finally:
         mine.unlink(missing_ok=True)
     if not claimed:
@@ -112,6 +114,7 @@ def _withdraw(path: Path, by: Mapping[str, str]) -> None:
             raise
         # A run has seen this claim already, and has refused the command for it.
     _keep(path.parent / "withdrawn", claim, path.name)
+    publish(directory, f"inbox/{path.name}", f"inbox/claims/{path.stem}")
 
 
 def claim_for_run(path: Path) -> str:

@@ -12,6 +12,7 @@ If a file is newer:
     acknowledgement             acknowledged/        the alert counts as not acknowledged
     silence                     silences/            it silences nothing: alerts are sent
     verification                verify/              shown as not verified yet
+    lease                       lease.json           no run and no status of a pipeline in a bucket
     watch                       watchdog.json        ignored: the watchdog leaves the pipeline alone
     runner                      runner.json          no status and no command; the lock decides who runs
     journal                     run.started          the journal is not shown, and history says so; its chunks are
@@ -45,6 +46,7 @@ VERSIONS: Mapping[str, int] = {
     "bundle": 1,
     "verification": 1,
     "watch": 1,
+    "lease": 1,
 }
 """By format, the version that this Tidemark writes, which is also the newest that it reads."""
 FIELD = "format"

@@ -42,7 +42,8 @@ def read_runner(directory: Directory) -> RunnerRecord | None:
         age_s = (clock.utc_now() - clock.parse_utc(record.heartbeat)).total_seconds()
     elif record.pid is not None:
         lives = processes.lives(record.pid, record.process)
-    fresh = -HEARTBEAT_STALE_S < age_s < HEARTBEAT_STALE_S or moved
+    stale_s = HEARTBEAT_STALE_S + float(content.get("renewed_every_s") or 0.0)  # of a state in a bucket
+    fresh = -HEARTBEAT_STALE_S < age_s < stale_s or moved
     alive = record.state != "ended" and (fresh if lives is None else lives)
     return replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive)
 

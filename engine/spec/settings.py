@@ -23,7 +23,7 @@ from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.section import Section
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import Sink, bucket_url, require_same_everywhere
 from engine.spec.spec_name import NAME, NAME_RULE
 from engine.spec.startup import checked_startup
 from engine.spec.throttle_settings import Throttle
@@ -245,6 +245,9 @@ class Spec(Section):
 
     name: str
     """The pipeline's name: up to 64 letters, digits, `-` and `_`, beginning with a letter or digit."""
+    state: str | None = None
+    """Where the pipeline's state is, such as `s3://bucket/pipelines/shop`, so that any host can run and watch it
+    ([State in a bucket](s3.md#state-in-a-bucket)). By default it is in the pipeline's folder on this host."""
     tags: tuple[str, ...] = ()
     """Words by which the console's list of pipelines can be filtered, such as a team or a stage."""
     source: Source
@@ -269,6 +272,11 @@ class Spec(Section):
     """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
     """The shortest time between two epochs. Under steady load it grows, at most to `sink.merge_interval_s`."""
+
+    @field_validator("state")
+    @classmethod
+    def _state(cls, value: str | None) -> str | None:
+        return None if value is None else bucket_url(value)
 
     @model_validator(mode="before")
     @classmethod
@@ -366,6 +374,8 @@ def parse(text: str, path: Path) -> Spec:
     sink = spec.sink.below(root)
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
     sinks = below(root, sink, spec.sinks, path)
+    if spec.state is not None:
+        require_same_everywhere([spec.sink, *spec.sinks], path)
     paths = {"source": source, "sink": sink, "sinks": sinks, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
     spec = spec.model_copy(update=paths)
     learn_secrets(spec)

@@ -1,7 +1,7 @@
 """The `[sink]` section of a spec."""
 
-import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,6 +12,7 @@ from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
 from engine.store.bucket_url import parts_of
+from engine.store.folder_at import folder_at
 
 if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with every spec
     from engine.store.folder import Folder
@@ -33,6 +34,17 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_\-./]")
 AUTO_BYTES = 16 << 20
 """`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
 vectors."""
+
+
+def bucket_url(value: str) -> str:
+    """A URL of a place in a bucket, without slashes at its end. Raises ValueError."""
+    if not value.startswith("s3://"):
+        raise ValueError(f"{value}: only folders and s3:// URLs are possible")
+    root, path = parts_of(value)
+    folders = path.split("/")
+    if _UNUSABLE.search(path) or "" in folders[:-1] or {".", ".."} & set(folders):
+        raise ValueError(f"{value}: a place in a bucket may have ASCII letters, digits, `_`, `-`, `.` and `/`")
+    return f"{root}/{path}" if path else root
 
 
 class SinkRules(Section):
@@ -121,13 +133,7 @@ class Sink(Section):
     def _place(cls, value: Any) -> Any:
         if not isinstance(value, str) or "://" not in value:
             return Path(value) if isinstance(value, str) else value
-        if not value.startswith("s3://"):
-            raise ValueError(f"{value}: only folders and s3:// URLs are possible")
-        root, path = parts_of(value)
-        folders = path.split("/")
-        if _UNUSABLE.search(path) or "" in folders[:-1] or {".", ".."} & set(folders):
-            raise ValueError(f"{value}: a place in a bucket may have ASCII letters, digits, `_`, `-`, `.` and `/`")
-        return f"{root}/{path}" if path else root
+        return bucket_url(value)
 
     @model_validator(mode="after")
     def _of_buckets(self) -> Self:
@@ -161,17 +167,7 @@ class Sink(Section):
     @property
     def folder(self) -> "Folder":
         """The place as a folder."""
-        if isinstance(self.path, Path):
-            from engine.store.local_folder import LocalFolder
-
-            return LocalFolder(self.path)
-        from engine.store.bucket_folder import BucketFolder
-        from engine.store.bucket_settings import BucketSettings
-
-        root, path = parts_of(self.path)
-        endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL") or None
-        path_style = endpoint is not None if self.path_style is None else self.path_style
-        return BucketFolder(BucketSettings(root, endpoint, self.region, path_style=path_style), path)
+        return folder_at(str(self.path), self.endpoint, self.region, path_style=self.path_style)
 
     def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
         """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""
@@ -206,3 +202,15 @@ class Sink(Section):
     def files_retention_s(self) -> float:
         """`files_retention` in seconds."""
         return period_s(self.files_retention)
+
+
+def require_same_everywhere(sinks: Iterable[Sink], spec_file: Path) -> None:
+    """Raises SpecError for relative paths of sinks: each host would have a folder of its own."""
+    paths = [one.local_path for one in sinks if one.local_path is not None]
+    relative = [str(one) for one in paths if not one.is_absolute()]
+    if relative:
+        raise SpecError(
+            f"{spec_file} has its state in a bucket, and a sink with a relative path: {', '.join(relative)}.",
+            detail="Each host would have a folder of its own; nothing was started.",
+            hint="Give the sink a place in a bucket, or an absolute path that all hosts share.",
+        )

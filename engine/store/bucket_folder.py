@@ -88,10 +88,10 @@ class BucketFolder:
     def create(self, name: str, content: bytes) -> bool:
         """A conditional put: `If-None-Match: *`."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(opened(self.settings), self._key(name), content, "create")
+            return bool(put_if(opened(self.settings), self._key(name), content, "create"))
 
-    def replace(self, name: str, content: bytes, tag: str) -> bool:
-        """A conditional put: `If-Match`. After a lost answer, False if the file was replaced once more since."""
+    def replace(self, name: str, content: bytes, tag: str) -> str:
+        """A conditional put: `If-Match`. After a lost answer, "" if the file was replaced once more since."""
         with named_errors(f"{self.url}/{name}"):
             return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag}, tag)
 
@@ -188,27 +188,26 @@ class _NamedErrors:
         return self
 
 
-def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None) -> bool:
-    """A conditional put. Returns whether the file has this content afterwards. Raises what the client raises.
+def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None) -> str:
+    """A conditional put. Returns the file's tag; "" if it has other content. Raises what the client raises.
 
     tag: of the content that is replaced.
     """
     try:
-        obstore.put(store, key, content, mode=mode)
+        return str(obstore.put(store, key, content, mode=mode)["e_tag"])
     except FileNotFoundError:
         if tag is None:
             raise  # the bucket itself is gone
-        return _found(store, key)[0] == content
+        found, found_tag = _found(store, key)
     except _TAKEN:
-        return _found(store, key)[0] == content
+        found, found_tag = _found(store, key)
     except REFUSED:
         raise
     except exceptions.BaseError:
         found, found_tag = _found(store, key)
         if found is None or (found != content and found_tag == tag):  # the request may still arrive
             raise
-        return found == content
-    return True
+    return str(found_tag) if found == content else ""
 
 
 def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:

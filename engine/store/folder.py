@@ -93,8 +93,11 @@ class Folder(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Create a file with unique content. Returns False if the name is taken by other content."""
 
-    def replace(self, name: str, content: bytes, tag: str) -> bool:
-        """Replace a file by unique content if it still has a tag. Returns False if it has another one, or is gone."""
+    def replace(self, name: str, content: bytes, tag: str) -> str:
+        """Replace a file by unique content if it still has a tag.
+
+        Returns the tag of the new content; "" if the file has another one, or is gone.
+        """
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file, whatever is there. For names that have one writer."""

@@ -1,7 +1,7 @@
-"""Tries a folder: writes, reads, races two creations of one name, deletes.
+"""Tries a folder: writes, reads, races several creations of one name, and replacements of one content, deletes.
 
 Some stores answer yes to both of two writers that create one file. Commits would then be lost, so such a store is
-refused.
+refused. Others do so to two that replace one, where two runners would have one lease.
 """
 
 import uuid
@@ -22,10 +22,10 @@ class FolderTrial:
     remedy: str = ""
 
 
-def tried(folder: Folder) -> FolderTrial:
-    """Whether a folder can be used. Leaves nothing there."""
+def tried(folder: Folder, *, replaces: bool = False) -> FolderTrial:
+    """Whether a folder can be used. Leaves nothing there. replaces: whether files in it will be replaced too."""
     try:
-        return _tried(folder)
+        return _tried(folder, replaces=replaces)
     except StoreAccessError as error:
         return FolderTrial(
             str(error), "Give the credentials of the environment or of the role the permissions of docs/s3.md."
@@ -36,7 +36,7 @@ def tried(folder: Folder) -> FolderTrial:
         )
 
 
-def _tried(folder: Folder) -> FolderTrial:
+def _tried(folder: Folder, *, replaces: bool) -> FolderTrial:
     names = [f".tidemark-trial-{uuid.uuid4().hex}" for _ in range(_RACES)]
     try:
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -48,6 +48,19 @@ def _tried(folder: Folder) -> FolderTrial:
                         f"{folder.url} has no conditional writes: {sum(won)} of {_WRITERS} writers created one file",
                         "Use a store that knows If-None-Match, as S3 does, or a folder: commits would be lost here.",
                     )
-        return FolderTrial()
+        return _replaced(folder, names[0]) if replaces else FolderTrial()
     finally:
         folder.delete(names)
+
+
+def _replaced(folder: Folder, name: str) -> FolderTrial:
+    """The trial of replacements. One after the other: a store that looks at no condition lets all of them win."""
+    before = folder.find(name)
+    tag = before.tag if before is not None else ""
+    won = sum(bool(folder.replace(name, uuid.uuid4().bytes, tag)) for _ in range(_WRITERS))
+    if won == 1:
+        return FolderTrial()
+    return FolderTrial(
+        f"{folder.url} has no conditional writes: {won} of {_WRITERS} writers replaced one content",
+        "Use a store that knows If-Match, as S3 does, or leave out state: two runners would have one lease here.",
+    )

@@ -87,13 +87,14 @@ class LocalFolder:
             ) from error
         return True
 
-    def replace(self, name: str, content: bytes, tag: str) -> bool:
+    def replace(self, name: str, content: bytes, tag: str) -> str:
         """Compare, then rename. Not safe against a writer in between: terms keep others away (`destination.fence`)."""
         entry = self.find(name)
         if entry is None or entry.tag != tag:
-            return False
+            return ""
         self.write(name, content)
-        return True
+        replaced = self.find(name)
+        return "" if replaced is None else replaced.tag
 
     def write(self, name: str, content: bytes) -> None:
         """Write it under another name, sync it, and rename it."""

@@ -19,11 +19,11 @@ PipelineFactory = Callable[..., Pipeline]
 
 @pytest.fixture
 def new_pipeline(tmp_path: Path, drivers: Drivers, hosts: Hosts) -> Iterator[PipelineFactory]:
-    """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder."""
+    """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder, unless another is named."""
     made: list[Pipeline] = []
 
-    def factory(server: Server, database: str, **settings: Any) -> Pipeline:
-        made.append(Pipeline(server, database, tmp_path, drivers=drivers, hosts=hosts, **settings))
+    def factory(server: Server, database: str, folder: Path = tmp_path, **settings: Any) -> Pipeline:
+        made.append(Pipeline(server, database, folder, drivers=drivers, hosts=hosts, **settings))
         return made[-1]
 
     yield factory

@@ -63,7 +63,7 @@ def test_of_many_that_replace_a_file_one_wins(bucket: BucketServer, folder: Buck
 
             def swap(content: bytes, tag: str = seen.tag, barrier: threading.Barrier = barrier) -> bool:
                 barrier.wait()
-                return folder.replace("a", content, tag)
+                return bool(folder.replace("a", content, tag))
 
             won = list(pool.map(swap, contents))
             assert sum(won) == 1

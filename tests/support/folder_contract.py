@@ -62,9 +62,10 @@ class FolderContract:
         folder.write("a", b"1")
         first = folder.find("a")
         assert first is not None
-        assert folder.replace("a", b"22", first.tag)
+        tag = folder.replace("a", b"22", first.tag)
         second = folder.find("a")
         assert second is not None
+        assert second.tag == tag
         assert second.tag != first.tag
         assert not folder.replace("a", b"333", first.tag)
         assert folder.read("a") == b"22"

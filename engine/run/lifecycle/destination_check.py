@@ -1,4 +1,4 @@
-"""The check of the destination, before a run starts Spark and in `check`."""
+"""The checks of the destination, before a run starts Spark and in `check`, and of the bucket of the state."""
 
 from typing import Literal
 
@@ -6,6 +6,7 @@ from engine.base.errors import PreflightError
 from engine.base.writable import write_fault
 from engine.source.preflight import Check
 from engine.spec.sink_settings import Sink
+from engine.store.folder_at import folder_at
 from engine.store.folder_trial import tried
 
 _WHY = "Mirrors and change logs are written there."
@@ -32,6 +33,16 @@ def ask_store(sink: Sink) -> None:
     """Raises the store's error if the destination is in a bucket that cannot be used now. One request."""
     if sink.local_path is None:
         sink.folder.find(".tidemark-room")
+
+
+def check_state(url: str) -> Check:
+    """Whether the pipeline's state can be kept in its bucket."""
+    found = tried(folder_at(url), replaces=True)
+    actual = found.fault or "written, read, raced for, replaced and deleted"
+    outcome: Literal["fail", "ok"] = "fail" if found.fault else "ok"
+    expected = "one of several writers creates a file, and one replaces it"
+    why = "The pipeline's state is there, with the lease that one runner at a time has."
+    return Check("state", outcome, expected, actual, why, found.remedy)
 
 
 def require_destination(sink: Sink) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from engine.alerting.alert_words import patience_s
@@ -20,6 +19,7 @@ from engine.run.lifecycle.source_check import SourceCheck
 from engine.run.lifecycle.spark_sessions import SparkSessions
 from engine.run.lifecycle.startup_progress import StartupProgress
 from engine.run.lifecycle.takeover import Takeover
+from engine.run.lifecycle.workplace import Workplace
 from engine.run.monitors import blocked_monitor, source_drift
 from engine.run.monitors.blocked_monitor import Blocked, BlockedMonitor
 from engine.run.monitors.hidden_monitor import ReportedChanges
@@ -30,7 +30,6 @@ from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.throttle import ReadPace
 from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.run.tables.table_commands import IN_TURN, parsers
-from engine.spark.session import open_session
 from engine.spec.globs import NameRule
 from engine.spec.settings import Spec
 from engine.watch.stop_requests import runs_restarted_by
@@ -42,6 +41,7 @@ class RunParts:
 
     spec: Spec
     """Its globs match the names of the source's server."""
+    place: Workplace
     directory: Directory
     journal: Journal
     control: Control
@@ -62,7 +62,7 @@ class RunParts:
 def run_parts(
     spec: Spec,
     rule: NameRule | None,
-    directory: Directory,
+    place: Workplace,
     journal: Journal,
     starting: Callable[[str], None] | None,
     *,
@@ -72,8 +72,9 @@ def run_parts(
 
     rule: how the source compares names; None if it does not answer. starting, as_json: as in `run_pipeline`.
     """
+    directory = place.directory
     pace, parking = ReadPace(spec.throttle), Parking(directory, journal)
-    control = control_of(directory, journal, _control_options(spec, directory, journal, pace, parking))
+    control = control_of(directory, journal, _control_options(spec, place, journal, pace, parking))
     note_continuations(control.activity, journal)
     notifier = Notifier(spec, directory, journal, stderr=as_json)
     alerts = notifier.standing()
@@ -83,6 +84,7 @@ def run_parts(
     blocked = Blocked(patience_s(spec.alerts), alerted)
     return RunParts(
         spec,
+        place,
         directory,
         journal,
         control,
@@ -91,7 +93,7 @@ def run_parts(
         destination,
         RunStart(spec, control.intake, control.tables, journal, takeover, destination),
         SourceCheck(spec, rule),
-        SparkSessions(partial(open_session, spec), control.state, control.activity, journal),
+        SparkSessions(place.open_session, control.state, control.activity, journal),
         StartupProgress(control.activity, starting),
         DiskRetries(control.disk, control.state),
         BinlogCheck(),
@@ -107,17 +109,27 @@ def _lake_disk(spec: Spec, directory: Directory) -> Path:
 
 
 def _control_options(
-    spec: Spec, directory: Directory, journal: Journal, pace: ReadPace, parking: Parking
+    spec: Spec, place: Workplace, journal: Journal, pace: ReadPace, parking: Parking
 ) -> ControlOptions:
+    directory, states = place.directory, [place.state] if place.state is not None else []
+    chores: dict[str, Callable[[], object]] = {
+        "disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure
+    }
+    if place.sync is not None:
+        chores["remote state"] = place.sync.report
     return ControlOptions(
         spec.name,
         throttle=spec.throttle,
         journal_retention_s=spec.journal.retention_s,
-        folders=[spec.sink.local_path or spec.sink.folder, *scratch_folders(spec.spark.master, spec.spark.conf)],
+        folders=[
+            spec.sink.local_path or spec.sink.folder,
+            *states,
+            *scratch_folders(spec.spark.master, spec.spark.conf),
+        ],
         parsers=parsers(directory.journals),
         in_turn=IN_TURN,
         throttle_changed=pace.change,
         retry_parked=parking.request_retry,
         restarted=runs_restarted_by(directory),
-        chores={"disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure},
+        chores=chores,
     )

@@ -25,8 +25,7 @@ from engine.journal.events import RunConnected, RunEnded, RunStarted
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
-from engine.pipeline.directory import Directory, directory_of, new_run
-from engine.pipeline.pipeline_lock import held
+from engine.pipeline.directory import Directory, new_run
 from engine.run.lifecycle.destination_check import ask_store, require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
@@ -34,6 +33,7 @@ from engine.run.lifecycle.publishing import open_publisher, record_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.lifecycle.run_start import committed_state
+from engine.run.lifecycle.workplace import workplace
 from engine.run.monitors.blocked_monitor import StartupLook
 from engine.run.source_loss import binlog_gap
 from engine.run.tables.first_epoch import SourceAccess
@@ -66,8 +66,8 @@ def run_pipeline(
     standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     starting: called with a line about each step of the start, from several threads.
     """
-    directory = directory_of(spec_file, spec.name)
-    with held(directory, standby=standby is not None, report=standby):
+    with workplace(spec, spec_file, standby) as place:
+        directory = place.directory
         _link_spec(spec_file, directory)
         rule = _name_rule(spec)
         spec = spec_on(spec, rule or EXACT)
@@ -76,7 +76,7 @@ def run_pipeline(
         if listener is not None:
             journal.listeners.append(listener)
         return_freed_memory()
-        parts = run_parts(spec, rule, directory, journal, starting, as_json=as_json)
+        parts = run_parts(spec, rule, place, journal, starting, as_json=as_json)
         _LockedRun(parts, until).execute()
 
 
@@ -128,6 +128,9 @@ class _LockedRun:
             )
         )
         self._parts.control.thread.start()
+        sync = self._parts.place.sync
+        if sync is not None:
+            sync.start(partial(self._state.apply, "stop", "another runner has taken the pipeline"))
         try:
             self._parts.notifier.connect()
             self._work()
@@ -156,7 +159,7 @@ class _LockedRun:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            ledger = Ledger(self._parts.directory.ledger)
+            ledger = Ledger(self._parts.place.ledger)
             self._export(stack, ledger)
             if not self._store_answers(ledger):
                 return

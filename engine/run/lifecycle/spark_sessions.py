@@ -6,7 +6,7 @@ are retried with growing pauses for an hour. A session that lasted ten minutes r
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,30 @@ if TYPE_CHECKING:
 PATIENCE_S = 3600.0
 _LASTED_S = 600.0
 _FIRST_S, _LONGEST_S = 1.0, 60.0
+
+
+class EarlySession:
+    """A session that starts before it is needed: that of a standby runner, whose takeover need not wait for it."""
+
+    def __init__(self, open_session: "Callable[[], Session]") -> None:
+        self._open = open_session
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="early spark")
+        self._early: Future[Session] | None = self._pool.submit(open_session)
+
+    def open(self) -> "Session":
+        """The session, which may still be starting; a new one if that failed, and at each further call."""
+        early, self._early = self._early, None
+        if early is not None:
+            with suppress(Exception):
+                return early.result()
+        return self._open()
+
+    def close(self) -> None:
+        """Stop the session if nobody has asked for it."""
+        early, self._early = self._early, None
+        if early is not None and not early.cancel() and early.exception() is None:
+            early.result().stop()
+        self._pool.shutdown()
 
 
 class SparkSessions:

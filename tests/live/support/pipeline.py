@@ -126,6 +126,11 @@ class Pipeline:
         self._journals: dict[str, _Journal] = {}
         self._reading = threading.Lock()
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of its runners."""
+        return self._environment
+
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end and capture its output."""
         hosted = self._hosts if self._drivers or verb != "run" else None

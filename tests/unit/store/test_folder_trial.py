@@ -30,6 +30,24 @@ def test_a_store_that_lets_two_writers_win_is_refused(tmp_path: Path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+def test_a_store_that_replaces_without_a_look_is_refused_for_a_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lake does not need it."""
+    assert tried(LocalFolder(tmp_path), replaces=True).fault == ""
+
+    def careless(folder: LocalFolder, name: str, content: bytes, _tag: str) -> str:
+        folder.write(name, content)
+        return "new"
+
+    monkeypatch.setattr(LocalFolder, "replace", careless)
+    assert tried(LocalFolder(tmp_path)).fault == ""
+    found = tried(LocalFolder(tmp_path), replaces=True)
+    assert "has no conditional writes: 4 of 4 writers replaced one content" in found.fault
+    assert "If-Match" in found.remedy
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("error", "remedy"), [(StoreAwayError, "endpoint"), (StoreAccessError, "permissions")])
 def test_a_store_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError], remedy: str

@@ -1,0 +1,17 @@
+"""A pipeline's state in a bucket, so that any host can run the pipeline, watch it and command it.
+
+The bucket has what a pipeline's directory has (`engine.pipeline.directory`), but for files of one host: locks, logs,
+caches. Every host works on a copy, a directory as ever, and each file has one owner who writes it:
+
+    ledger/           the runner, before anybody else sees an epoch (`ledger_folder`): its creation there is the commit
+    lease.json        the runner: who runs the pipeline, that it lives, and its `runner.json` (`lease`)
+    journal/, alerts.json, verify/ …
+                      the runner, within seconds (`runner_sync`); a journal's growing end in pieces (`journal_tail`)
+    inbox/, acknowledged/, silences/
+                      operators, at once (`operator_copy`); the runner deletes what it has answered
+
+Requests cost money and time, so nobody lists or asks in turn. The runner replaces its lease every few seconds, if it
+still has the tag of the last time. An operator who leaves something replaces the lease too, so the runner's next
+replacement is refused, and it looks. A host that only watches asks for the lease's tag, and lists if the lease says
+that files have changed.
+"""

@@ -1,0 +1,233 @@
+"""The lease: which runner has a pipeline whose state is in a bucket, and that it lives.
+
+One file, which only conditional puts replace. Whoever holds the lease replaces it every few seconds (`renew`). Nobody
+compares clocks: a runner that wants the lease watches its tag, and takes it when the tag has not changed for as long as
+the holder said (`valid_s`). Of two that take it, one succeeds. A holder that was stopped meanwhile finds another's
+lease when it renews its own, and ends. Until then it can do no harm: it cannot commit (`ledger.store`), nor write to
+the destination (`destination.fence`), once the other has taken its term.
+
+Operators replace it as well, with one more in `orders` (`knock`). So the holder's next renewal is refused, and it looks
+at what they have left: commands cost no requests as long as there are none.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from engine.base import clock, processes
+from engine.base.errors import PipelineHeldError
+from engine.base.json_records import record_from
+from engine.pipeline import formats
+from engine.store.folder import Folder
+
+NAME = "lease.json"
+_LOOK_S = 3.0
+_KNOCKS = 20
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """The file's content."""
+
+    holder: str
+    """An identifier of the runner; unique."""
+    host: str
+    pid: int
+    valid_s: float
+    """How long others wait for the next renewal before they take the lease."""
+    ended: bool = False
+    """Whether the holder has given it back."""
+    renewals: int = 0
+    orders: int = 0
+    """How often operators left something."""
+    uploads: int = 0
+    """How often the holder changed files of the state."""
+    runner: Mapping[str, Any] = field(default_factory=dict)
+    """The holder's `runner.json`."""
+    knock: str = ""
+    """An identifier of the last operator's replacement; unique."""
+
+    @property
+    def text(self) -> bytes:
+        """The file."""
+        return json.dumps(formats.stamped("lease", asdict(self)), ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True)
+class SeenLease:
+    """The lease as it was read."""
+
+    record: LeaseRecord
+    tag: str
+
+
+def seen_lease(state: Folder, before: SeenLease | None = None) -> SeenLease | None:
+    """The lease; None if there never was one. One request if it is as `before`, else two.
+
+    Raises NewerFormatError, ValueError, errors of `Folder`.
+    """
+    entry = state.find(NAME)
+    if entry is None or (before is not None and before.tag == entry.tag):
+        return before if entry is not None else None
+    content = json.loads(state.read(NAME))
+    formats.check("lease", content, f"{state.url}/{NAME}")
+    record = record_from(LeaseRecord, content)
+    if record is None:
+        raise ValueError(f"{state.url}/{NAME} is not a lease")
+    return SeenLease(record, entry.tag)
+
+
+class Lease:
+    """The lease of one runner, which has taken it. Not thread-safe."""
+
+    def __init__(self, state: Folder, record: LeaseRecord, tag: str) -> None:
+        self._state = state
+        self._record = record
+        self._tag = tag
+
+    def renew(self, runner: Mapping[str, Any], valid_s: float, uploads: int) -> bool:
+        """Say that the holder lives. Returns whether operators have left something since.
+
+        Raises PipelineHeldError if another runner has the lease; errors of `Folder`.
+        """
+        ordered = False
+        while True:
+            record = replace(
+                self._record,
+                runner=runner,
+                valid_s=valid_s,
+                uploads=uploads,
+                renewals=self._record.renewals + 1,
+            )
+            if tag := self._state.replace(NAME, record.text, self._tag):
+                self._record = record
+                self._tag = tag
+                return ordered
+            ordered = self._look() or ordered
+
+    def give_back(self, runner: Mapping[str, Any], uploads: int) -> None:
+        """End the lease: others need not wait. Raises as `renew` does."""
+        while True:
+            record = replace(self._record, runner=runner, uploads=uploads, ended=True)
+            if self._state.replace(NAME, record.text, self._tag):
+                return
+            self._look()
+
+    def _look(self) -> bool:
+        """Read the lease again after a refusal. Returns whether an operator was there."""
+        found = seen_lease(self._state)
+        if found is None or found.record.holder != self._record.holder:
+            raise _lost(self._state, found)
+        ordered = found.record.orders > self._record.orders
+        self._record = found.record
+        self._tag = found.tag
+        return ordered
+
+
+def take_lease(state: Folder, host: str, pid: int, valid_s: float, waits: Callable[[str], None] | None = None) -> Lease:
+    """Take the lease. waits: called with the reason for a wait for the holder's end; None if it is not waited for.
+
+    Without it, the call still waits for `valid_s` of a holder that may be dead. Raises PipelineHeldError if it lives;
+    errors of `Folder`.
+    """
+    told = ""
+    while True:
+        try:
+            lease, holder = _tried(state, host, pid, valid_s)
+        except OSError as error:  # a runner that waits for days meets a store that is away
+            if waits is None:
+                raise
+            lease, why = None, str(error)
+        else:
+            why = "" if holder is None else _who(holder)
+            if holder is not None and waits is None:
+                raise _held(state, holder)
+        if lease is not None:
+            return lease
+        if why and waits is not None and why != told:
+            waits(why)
+            told = why
+        clock.sleep(_LOOK_S if why else 0.0)
+
+
+def _tried(state: Folder, host: str, pid: int, valid_s: float) -> tuple[Lease | None, LeaseRecord | None]:
+    """The lease if it could be taken, else who has it; neither if others took or changed it meanwhile."""
+    seen = seen_lease(state)
+    if seen is not None and not seen.record.ended and not _is_dead(seen.record) and not _is_silent(state, seen):
+        return None, seen.record
+    return _taken(state, seen, host, pid, valid_s), None
+
+
+def _is_dead(record: LeaseRecord) -> bool:
+    """Whether the holder was a process of this machine, and has ended. It is not waited for."""
+    return processes.lives(record.pid, record.runner.get("process") or {}) is False
+
+
+def _is_silent(state: Folder, seen: SeenLease) -> bool:
+    """Whether the holder does not renew the lease for as long as it is valid."""
+    deadline_s = clock.monotonic_s() + seen.record.valid_s
+    while clock.monotonic_s() < deadline_s:
+        clock.sleep(min(_LOOK_S, max(deadline_s - clock.monotonic_s(), 0.0)))
+        entry = state.find(NAME)
+        if entry is None or entry.tag != seen.tag:
+            return False
+    return True
+
+
+def _taken(state: Folder, seen: SeenLease | None, host: str, pid: int, valid_s: float) -> Lease | None:
+    before = seen.record if seen is not None else None
+    record = LeaseRecord(
+        uuid.uuid4().hex,
+        host,
+        pid,
+        valid_s,
+        orders=before.orders if before else 0,
+        uploads=before.uploads if before else 0,
+        runner=before.runner if before else {},
+    )
+    if seen is None:
+        if not state.create(NAME, record.text):
+            return None
+        entry = state.find(NAME)
+        tag = entry.tag if entry is not None else ""
+    else:
+        tag = state.replace(NAME, record.text, seen.tag)
+    return Lease(state, record, tag) if tag else None
+
+
+def knock(state: Folder) -> None:
+    """Let the holder look at what an operator has left. Without a holder, the next runner looks anyway.
+
+    Raises errors of `Folder`.
+    """
+    for _ in range(_KNOCKS):
+        seen = seen_lease(state)
+        if seen is None or seen.record.ended:
+            return
+        record = replace(seen.record, orders=seen.record.orders + 1, knock=uuid.uuid4().hex)
+        if state.replace(NAME, record.text, seen.tag):
+            return
+
+
+def _who(record: LeaseRecord) -> str:
+    return f"the runner on {record.host} (pid {record.pid}) renews its lease"
+
+
+def _held(state: Folder, record: LeaseRecord) -> PipelineHeldError:
+    return PipelineHeldError(
+        f"Another runner holds the pipeline in {state.url}: {_who(record)}.",
+        detail="That runner continues undisturbed; this one did nothing.",
+        hint="`status` shows it; `stop` ends it. To wait for its end and take over: tidemark run SPEC --standby",
+    )
+
+
+def _lost(state: Folder, found: SeenLease | None) -> PipelineHeldError:
+    who = f"the runner on {found.record.host} (pid {found.record.pid})" if found else "nobody: somebody deleted it"
+    return PipelineHeldError(
+        f"This runner has lost its lease of the pipeline in {state.url} to {who}.",
+        detail="It had not renewed it in time, as when its host stands still or the store does not answer. "
+        "Nothing of it was committed since the other runner began, which continues from its commits.",
+        hint="For a runner that waits for its turn: tidemark run SPEC --standby",
+    )

@@ -1,0 +1,45 @@
+"""Where a pipeline's state is, if it is not the pipeline's directory itself.
+
+<directory>/remote-state.json    the URL; the directory is then a copy
+<directory>/runner/              the copy on which a runner of this host works
+"""
+
+import json
+from contextlib import suppress
+
+from engine.base.durable import write_atomically
+from engine.pipeline.directory import Directory
+from engine.store.folder import Folder
+from engine.store.folder_at import folder_at
+
+_MARK = "remote-state.json"
+
+
+def note_state(directory: Directory, url: str | None) -> None:
+    """Note where the state is, by the pipeline's spec. url: None if it is the directory itself."""
+    if url == state_url(directory):
+        return
+    mark = directory.root / _MARK
+    if url is None:
+        mark.unlink(missing_ok=True)
+        return
+    directory.root.mkdir(parents=True, exist_ok=True)
+    write_atomically(mark, json.dumps({"url": url}))
+
+
+def state_url(directory: Directory) -> str | None:
+    """Where the state is; None if it is the directory itself."""
+    with suppress(FileNotFoundError):
+        return str(json.loads((directory.root / _MARK).read_text(encoding="utf-8"))["url"])
+    return None
+
+
+def remote_state(directory: Directory) -> Folder | None:
+    """The folder of the state; None if it is the directory itself."""
+    url = state_url(directory)
+    return None if url is None else folder_at(url)
+
+
+def runner_copy(directory: Directory) -> Directory:
+    """The copy on which a runner of this host works. What others of this host read is another one."""
+    return Directory(directory.root / "runner")

@@ -1,0 +1,45 @@
+"""A pipeline named by the URL of its state instead of a spec file: `tidemark status s3://bucket/pipelines/shop`."""
+
+import os
+from pathlib import Path
+
+from engine.base.errors import SpecError
+from engine.pipeline.directory import Directory
+from engine.pipeline.remote_state.operator_copy import refresh
+from engine.pipeline.remote_state.place import note_state, state_url
+
+_SCHEME = "s3:/"
+"""What a path makes of `s3://`."""
+
+
+def home() -> Path:
+    """The folder that has the pipelines of this host: `TIDEMARK_HOME`, else `~/.tidemark`."""
+    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
+
+
+def local_spec(argument: Path) -> Path:
+    """The spec file that an argument names. For a URL, its copy in this host's home, made or refreshed now.
+
+    Raises SpecError if there is no pipeline at the URL, or another one of its name in the home; TransientError.
+    """
+    text = argument.as_posix()
+    if not text.startswith(_SCHEME):
+        return argument
+    url = f"s3://{text.removeprefix(_SCHEME).strip('/')}"
+    directory = Directory(home() / url.rpartition("/")[2])
+    other = state_url(directory)
+    if other not in (None, url) or (other is None and directory.spec.exists()):
+        raise SpecError(
+            f"The home of this host has another pipeline in {directory.root}.",
+            detail=f"The copy of {url} would be there too. Nothing was changed.",
+            hint="Set TIDEMARK_HOME to another folder, or move that pipeline away.",
+        )
+    note_state(directory, url)
+    refresh(directory)
+    if not directory.spec.exists():
+        raise SpecError(
+            f"{url} has no pipeline: there is no pipeline.toml.",
+            detail="Nothing was started.",
+            hint=f'Run its spec once, with state = "{url}" in it: tidemark run SPEC',
+        )
+    return directory.spec

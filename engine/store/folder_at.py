@@ -1,0 +1,31 @@
+"""The folder that a path or a URL names."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.store.bucket_url import parts_of
+
+if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with every spec
+    from engine.store.folder import Folder
+
+
+def folder_at(
+    place: str, endpoint: str | None = None, region: str | None = None, *, path_style: bool | None = None
+) -> "Folder":
+    """The folder at a path, or at a URL such as `s3://bucket/path`. Raises ValueError for a URL without a bucket.
+
+    endpoint: of a store that speaks S3; by default `AWS_ENDPOINT_URL` of the environment, else the provider's own.
+    path_style: whether the bucket is part of a request's path; by default, with an endpoint.
+    """
+    if "://" not in place:
+        from engine.store.local_folder import LocalFolder
+
+        return LocalFolder(Path(place))
+    from engine.store.bucket_folder import BucketFolder
+    from engine.store.bucket_settings import BucketSettings
+
+    root, path = parts_of(place)
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL") or None
+    path_style = endpoint is not None if path_style is None else path_style
+    return BucketFolder(BucketSettings(root, endpoint, region, path_style=path_style), path)
