@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from engine.capture.files import DataFile
 from engine.capture.landing import Commit, TableVersion
 from engine.decode.schema import Table
-from engine.spec.folder_names import folder_name
+from engine.destination.place_names import place_name
 from engine.store.folder import Folder
 
 FOLDER = "_staged"
@@ -61,7 +61,8 @@ class StagedLanding:
         return False
 
     def _folder(self, table: Table) -> Folder:
-        return self.root / FOLDER / folder_name(table.database) / folder_name(table.name)
+        database, name = place_name(self.root, table.database), place_name(self.root, table.name)
+        return self.root / FOLDER / database / name
 
     def chunks(self, table: Table) -> Folder:
         """The table's folder."""

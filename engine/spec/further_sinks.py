@@ -1,6 +1,7 @@
 """`[[sinks]]` of a spec: which sink is the first one, and what the others must be."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,9 @@ def check_further(sinks: Sequence[Sink]) -> None:
 def below(root: Path, first: Sink, sinks: Sequence[Sink], spec_file: Path) -> tuple[Sink, ...]:
     """The further sinks, with paths below the spec's folder. Raises SpecError if two sinks share one."""
     absolute = tuple(one.below(root) for one in sinks)
-    if absolute and first.is_bucket:
+    if any(one.overlaps(other) for one, other in combinations((first, *absolute), 2)):
         raise SpecError(
-            f"{spec_file} has further sinks, and the first one is in a bucket.",
-            detail="They read the files that the first one has; nothing was started.",
-            hint="Give the first sink a folder, or use a pipeline for each sink.",
-        )
-    places = [one.required_folder.resolve() for one in (first, *absolute) if not one.is_bucket]
-    if any(one.is_relative_to(other) for n, one in enumerate(places) for other in (*places[:n], *places[n + 1 :])):
-        raise SpecError(
-            f"{spec_file} has two sinks in one folder.",
+            f"{spec_file} has two sinks in one place.",
             detail="Their files would be mixed; nothing was started.",
             hint="Give each sink a path of its own, outside of the others.",
         )

@@ -138,8 +138,6 @@ class Sink(Section):
     @model_validator(mode="after")
     def _of_buckets(self) -> Self:
         unused = [name for name in ("endpoint", "region", "path_style") if name in self.model_fields_set]
-        if self.is_bucket and self.type != "delta":
-            raise ValueError(f'path: type = "{self.type}" needs a folder')
         if unused and not self.is_bucket:
             raise ValueError(f"{', '.join(unused)}: only for a path in a bucket, such as s3://bucket/lake")
         return self
@@ -158,11 +156,11 @@ class Sink(Section):
         """The folder; None if the place is in a bucket."""
         return self.path if isinstance(self.path, Path) else None
 
-    @property
-    def required_folder(self) -> Path:
-        """The folder, for a type of destination that needs one."""
-        assert isinstance(self.path, Path), "the spec allows no other"
-        return self.path
+    def overlaps(self, other: "Sink") -> bool:
+        """Whether one of the places is in the other. Buckets of one name count as one, whatever their endpoints."""
+        mine, theirs = _parts(self.path), _parts(other.path)
+        shorter = min(len(mine), len(theirs))
+        return mine[:shorter] == theirs[:shorter]
 
     @property
     def folder(self) -> "Folder":
@@ -214,3 +212,7 @@ def require_same_everywhere(sinks: Iterable[Sink], spec_file: Path) -> None:
             detail="Each host would have a folder of its own; nothing was started.",
             hint="Give the sink a place in a bucket, or an absolute path that all hosts share.",
         )
+
+
+def _parts(place: Path | str) -> tuple[str, ...]:
+    return place.resolve().parts if isinstance(place, Path) else tuple(place.split("/"))

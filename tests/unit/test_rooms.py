@@ -133,11 +133,12 @@ INNER: dict[str, dict[str, set[str]]] = {
     },
     "destination": {
         "fence": set(),
+        "place_names": set(),
         "destination_protocol": {"fence"},
         "merge_schedule": set(),
-        "delta": {"destination_protocol", "fence"},
-        "staged_landing": set(),
-        "parquet": {"destination_protocol", "fence", "staged_landing"},
+        "delta": {"destination_protocol", "fence", "place_names"},
+        "staged_landing": {"place_names"},
+        "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
         "registry": {"delta", "destination_protocol", "parquet"},
         "agreement": {"destination_protocol", "fence"},
         "table_progress": {"destination_protocol", "merge_schedule"},
@@ -174,8 +175,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         },
     },
 }
-"""A room within a room, and what it imports of the other ones there. What is not named here stands above all of them.
-"""
+"""A room within a room, and what it imports of the others there. What is not named here stands above all of them."""
 
 
 KINDS = ("engine.destination.delta", "engine.destination.parquet")

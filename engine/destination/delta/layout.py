@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from engine.base.durable import make_folders
 from engine.base.errors import SpecError
 from engine.decode.schema import Table
-from engine.spec.folder_names import CHANGES, folder_name
+from engine.destination.place_names import place_name
+from engine.spec.folder_names import CHANGES
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 
@@ -49,7 +50,7 @@ def check_no_link(folder: Folder) -> None:
 
 def mirror_folder(root: Folder, database: str, table: str) -> Folder:
     """The folder of the table's mirror."""
-    return root / _name(root, database) / _name(root, table)
+    return root / place_name(root, database) / place_name(root, table)
 
 
 def kept_changes_folder(changes: Folder, until: str) -> Folder:
@@ -59,12 +60,7 @@ def kept_changes_folder(changes: Folder, until: str) -> Folder:
 
 def changes_folder(root: Folder, database: str, table: str) -> Folder:
     """The folder of the table's change log."""
-    return root / _name(root, database) / f"{_name(root, table)}{CHANGES}"
-
-
-def _name(root: Folder, text: str) -> str:
-    name = folder_name(text)
-    return name if isinstance(root, LocalFolder) else name.replace("%", "~")
+    return root / place_name(root, database) / f"{place_name(root, table)}{CHANGES}"
 
 
 def folders(root: Folder, table: Table) -> tuple[Folder, Folder]:

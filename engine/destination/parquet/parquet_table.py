@@ -14,10 +14,10 @@ from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Cont
 from engine.destination.fence import ledgers
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
 from engine.destination.parquet.manifests import Manifests, PublishedFile, PublishedTable
+from engine.destination.place_names import place_name
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
-from engine.spec.folder_names import folder_name
 from engine.store.folder import Folder
 from engine.store.folder_state import is_empty, make, remove
 
@@ -57,8 +57,9 @@ class ParquetTable:
     def __init__(self, place: SharedPlace, table: Table) -> None:
         self._place = place
         self.table = table
-        self._path = f"{folder_name(table.database)}/{folder_name(table.name)}"
-        self._folder = place.root / folder_name(table.database) / folder_name(table.name)
+        database, name = place_name(place.root, table.database), place_name(place.root, table.name)
+        self._path = f"{database}/{name}"
+        self._folder = place.root / database / name
 
     @property
     def has_mirror(self) -> bool:

@@ -271,7 +271,7 @@ class Year:
 
         Except the newest ones: the engine would take them for other writers' commits.
         """
-        for log in self.sink.required_folder.glob("d/*/_delta_log"):
+        for log in Path(self.sink.path).glob("d/*/_delta_log"):
             entries = list(os.scandir(log))
             newest = max((entry.name for entry in entries if entry.name.endswith(".json")), default="")
             for entry in entries:
@@ -316,7 +316,7 @@ def _median(action: Callable[[], Any]) -> Took:
 def _held(year: Year) -> dict[str, str]:
     """What the pipeline holds."""
     found = {}
-    kinds = {"ledger": year.directory.ledger, "journal": year.directory.journals, "lake": year.sink.required_folder}
+    kinds = {"ledger": year.directory.ledger, "journal": year.directory.journals, "lake": Path(year.sink.path)}
     for name, folder in {**kinds, "notes": year.directory.maintenance}.items():
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         found[name] = f"{sum(sizes) / 1e6:,.0f} MB in {len(sizes):,}"

@@ -294,14 +294,26 @@ def test_a_place_that_cannot_be_a_lake_is_refused(sink: str, message: str) -> No
         parse(GOOD.replace('path = "lake"', sink), SPEC)
 
 
-def test_plain_files_need_a_folder() -> None:
-    """The spec says so."""
-    with pytest.raises(SpecError, match='type = "parquet" needs a folder'):
-        parse(GOOD.replace('"lake"', '"s3://bucket/lake"').replace('type = "delta"', 'type = "parquet"'), SPEC)
+PARQUET = '\n[[sinks]]\nname = "files"\ntype = "parquet"\npath = "{}"\n'
 
 
-def test_further_sinks_need_a_first_one_in_a_folder() -> None:
-    """They read its files."""
-    further = '\n[[sinks]]\nname = "files"\ntype = "parquet"\npath = "files"\n'
-    with pytest.raises(SpecError, match="the first one is in a bucket"):
-        parse(GOOD.replace('"lake"', '"s3://bucket/lake"') + further, SPEC)
+@pytest.mark.parametrize(
+    ("first", "further"),
+    [("lake", "s3://b/files"), ("s3://b/lake", "files"), ("s3://b/lake", "s3://b/lake2"), ("s3://b/x", "s3://c/x")],
+)
+def test_each_sink_is_in_a_folder_or_in_a_bucket(first: str, further: str) -> None:
+    """A further sink reads the first one's files wherever they are."""
+    spec = parse(GOOD.replace('"lake"', f'"{first}"') + PARQUET.format(further), SPEC)
+    assert [one.is_bucket for one in (spec.sink, *spec.sinks)] == [one.startswith("s3:") for one in (first, further)]
+    alone = parse(GOOD.replace('"lake"', '"s3://b/f"').replace('type = "delta"', 'type = "parquet"'), SPEC)
+    assert (alone.sink.type, alone.sink.is_bucket) == ("parquet", True)
+
+
+@pytest.mark.parametrize(
+    ("first", "further"),
+    [("s3://b/lake", "s3://b/lake"), ("s3://b/lake", "s3://b/lake/files"), ("s3://b", "s3://b/x"), ("lake", "lake/x")],
+)
+def test_two_sinks_in_one_place_are_refused(first: str, further: str) -> None:
+    """Their files would be mixed."""
+    with pytest.raises(SpecError, match="two sinks in one place"):
+        parse(GOOD.replace('"lake"', f'"{first}"') + PARQUET.format(further), SPEC)
