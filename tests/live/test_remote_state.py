@@ -1,6 +1,7 @@
 """A pipeline whose state is in a bucket: hosts that share nothing but the bucket and the source run it in turn."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS, BucketServer
 from tests.support.patience import PATIENCE_S
+from tests.support.store_faults import Fault, StoreFaults
 
 STATE = "s3://lake/{}/state"
 
@@ -53,21 +55,24 @@ class Host:
         return found
 
 
+HostFactory = Callable[..., Host]
+
+
 @pytest.fixture
 def new_host(
     server: Server, database: str, tmp_path: Path, new_pipeline: PipelineFactory, bucket: BucketServer
-) -> Callable[[str], Host]:
-    """``new_host("a")``: a host of the pipeline."""
+) -> HostFactory:
+    """``new_host("a")``: a host of the pipeline; with a port, that of the store as this host reaches it."""
     if not bucket.replaces:
         pytest.skip("the server replaces whatever the condition says: Go is missing, which builds the right one")
     url = STATE.format(database)
 
-    def factory(name: str) -> Host:
+    def factory(name: str, port: int = bucket.port) -> Host:
         folder = tmp_path / name
         folder.mkdir()
         environment = {
             **CREDENTIALS,
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
             "TIDEMARK_HOME": str(folder / "home"),
@@ -98,7 +103,7 @@ def connected(host: Host, runner: Runner) -> bool:
 def test_another_host_takes_over(
     server: Server,
     database: str,
-    new_host: Callable[[str], Host],
+    new_host: HostFactory,
     monkeypatch: pytest.MonkeyPatch,
     bucket: BucketServer,
 ) -> None:
@@ -138,3 +143,38 @@ def test_another_host_takes_over(
     done = b.pipeline.command("run", "--until", "caught-up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert_equal(source_table(server, database, "orders"), read(b.url, f"{database}.orders"))
+
+
+def test_bad_weather_stops_no_runner(
+    server: Server,
+    database: str,
+    new_host: HostFactory,
+    faults: StoreFaults,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store that refuses some requests, loses some answers, and is away for longer than the lease is valid."""
+    seed_table(server, database, "orders", 2_000)
+    host, dice = new_host("a", faults.port), random.Random(3)
+
+    def weather(method: str, _path: str) -> Fault:
+        found = dice.random()
+        return "503" if found < 0.03 else "lost" if found < 0.1 and method == "PUT" else ""
+
+    faults.fault = weather
+    runner = host.pipeline.start_streaming(killed=True)
+    with Workload(server, database, "orders", 1, rate=100) as load_:
+        host.pipeline.wait_for(lambda: load_.committed > 300, runner)
+        refused = faults.met["503"]
+        faults.fault = lambda _method, _path: "503"
+        valid_s = time.monotonic() + 15  # longer than the lease
+        host.pipeline.wait_for(lambda: faults.met["503"] > refused + 50 and time.monotonic() > valid_s, runner)
+        faults.fault = weather
+        epochs = len(host.pipeline.events("epoch.committed"))
+        host.pipeline.wait_for(lambda: len(host.pipeline.events("epoch.committed")) > epochs + 3, runner)
+    host.pipeline.finish(runner)
+    assert not [one for one in host.pipeline.events("table.state") if one["state"] == "stopped"]
+    assert {"503", "lost"} <= faults.met.keys()
+    faults.fault = lambda _method, _path: ""
+    for name, value in host.environment.items():
+        monkeypatch.setenv(name, value)
+    assert_equal(source_table(server, database, "orders"), read(host.url, f"{database}.orders"))
