@@ -75,6 +75,9 @@ def _texts(value: ast.expr) -> Iterator[str]:
         text = "".join(map(_text, (value.left, value.right)))
         if len(text) >= _LEAST:
             yield text
+    elif isinstance(value, ast.Dict):
+        for child in value.values:
+            yield from _texts(child)
     elif not isinstance(value, ast.Compare | ast.Call):
         for child in ast.iter_child_nodes(value):
             if isinstance(child, ast.expr):
