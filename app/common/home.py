@@ -1,7 +1,6 @@
 """Shared by all screens: the pipelines, the index over their journals, and the runners that this console launched."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,7 +27,8 @@ from engine.history.series import Lag
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
-from engine.pipeline.remote_state.operator_copy import follow
+from engine.pipeline.remote_state.spec_url import home as engine_home
+from engine.pipeline.remote_state.spec_url import pipelines_in
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.runner_record import RunnerRecord, TableReading
 from engine.pipeline.saved_lists import read_alerts
@@ -53,20 +53,12 @@ class Launch:
 
 def home() -> Path:
     """The folder that has all pipelines, as an absolute path: runners start in another folder."""
-    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
+    return engine_home()
 
 
 def directories() -> list[Directory]:
     """All pipelines, by name."""
-    found = [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
-    for where in found:
-        _follow(where, origin_of(where).state)
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _follow(where: Directory, state: str | None) -> None:
-    follow(where, state)
+    return pipelines_in(home())
 
 
 @st.cache_resource(show_spinner="Reading the journals")
@@ -233,8 +225,6 @@ class Origin:
     """The source's host and port; empty if the spec cannot be read."""
     tags: tuple[str, ...] = ()
     alerts: Alerts = field(default_factory=Alerts)
-    state: str | None = None
-    """The URL of its state, if that is in a bucket."""
 
 
 def origin_of(where: Directory) -> Origin:
@@ -251,7 +241,7 @@ def _origin_in(spec: Path, _changed_ns: int) -> Origin:
         found = settings.load(spec)
     except TidemarkError:
         return Origin()
-    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts, found.state)
+    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts)
 
 
 def know_secrets(where: Directory) -> None:

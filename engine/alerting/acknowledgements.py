@@ -20,7 +20,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.operator_copy import publish
+from engine.pipeline.remote_state.operator_copy import leave
 
 _KEPT = 1000
 """The newest acknowledgements that are kept."""
@@ -69,11 +69,12 @@ def acknowledge(directory: Directory, alert: Alert, *, actor: str = "", note: st
     folder = _folder(directory)
     folder.mkdir(exist_ok=True)
     text = json.dumps(formats.stamped("acknowledgement", asdict(made)), ensure_ascii=False, indent=1)
+    if leave(directory, f"acknowledged/{occurrence(alert)}.json", text.encode()):
+        return made
     write_atomically(folder / f"{occurrence(alert)}.json", text)
     with suppress(FileNotFoundError):  # another console deletes the same ones
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
-    publish(directory)
     return made
 
 

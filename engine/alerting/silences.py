@@ -23,7 +23,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.operator_copy import publish
+from engine.pipeline.remote_state.operator_copy import leave
 from engine.spec.alert_settings import check_kind
 from engine.spec.globs import including
 from engine.spec.periods import period_s
@@ -145,13 +145,14 @@ def _write(directory: Directory, silence: Silence) -> None:
     folder = _folder(directory)
     folder.mkdir(exist_ok=True)
     text = json.dumps(formats.stamped("silence", asdict(silence)), ensure_ascii=False, indent=1)
+    if leave(directory, f"silences/{silence.id}.json", text.encode()):
+        return
     write_atomically(folder / f"{silence.id}.json", text)
     now = clock.utc_text()
     with suppress(FileNotFoundError):  # another process deletes the same ones
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             if (one := _read(old)) is None or one.until <= now:
                 old.unlink(missing_ok=True)
-    publish(directory)
 
 
 def _read(path: Path) -> Silence | None:

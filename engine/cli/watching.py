@@ -1,6 +1,5 @@
 """The verbs that keep runners alive: `watch` and `service`."""
 
-import os
 import signal
 import threading
 from pathlib import Path
@@ -30,10 +29,11 @@ def watch(
     The console does the same while it runs. Several watchdogs can watch the same folder. Runners keep running when a
     watchdog ends.
     """
-    from engine.watch.background import pipelines_in
+    from engine.pipeline.remote_state.spec_url import home as usual_home
+    from engine.pipeline.remote_state.spec_url import pipelines_in
     from engine.watch.background import watch as watch_all
 
-    folder = (home or Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark")).expanduser().absolute()
+    folder = usual_home() if home is None else home.expanduser().absolute()
     if not folder.is_dir():
         raise SpecError(
             f"{folder} is no folder.", detail="Nothing is watched.", hint="Give the folder that has the pipelines."

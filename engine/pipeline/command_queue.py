@@ -31,7 +31,7 @@ from engine.base.wording import plural, utc_time
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import make_folder, require_writable
 from engine.pipeline.remote_state.operator_copy import claim as claim_remotely
-from engine.pipeline.remote_state.operator_copy import publish
+from engine.pipeline.remote_state.operator_copy import discard, leave
 from engine.spec.folder_names import folder_name
 
 GONE = "It is not in the inbox any more."
@@ -96,12 +96,16 @@ def withdraw(directory: Directory, identity: str, *, actor: str = "", reason: st
 def _withdraw(directory: Directory, path: Path, by: Mapping[str, str]) -> None:
     """Claim the command and remove its file. Raises SpecError if it is claimed, FileNotFoundError if it is answered."""
     text = json.dumps({**json.loads(path.read_text(encoding="utf-8")), "withdrawn": by}, ensure_ascii=False, indent=1)
+    there = claim_remotely(directory, f"inbox/claims/{path.stem}", text.encode())
+    if there is not None:
+        _withdraw_remotely(directory, path, there)
+        return
     claim = _claim(path)
     make_folder(claim.parent)
     mine = claim.with_name(f".{uuid.uuid4().hex}")
     write_atomically(mine, text)
     try:
-        claimed = claim_remotely(directory, f"inbox/claims/{path.stem}", text.encode()) and link(mine, claim)
+        claimed = link(mine, claim)
     finally:
         mine.unlink(missing_ok=True)
     if not claimed:
@@ -114,7 +118,17 @@ def _withdraw(directory: Directory, path: Path, by: Mapping[str, str]) -> None:
             raise
         # A run has seen this claim already, and has refused the command for it.
     _keep(path.parent / "withdrawn", claim, path.name)
-    publish(directory, f"inbox/{path.name}", f"inbox/claims/{path.stem}")
+
+
+def _withdraw_remotely(directory: Directory, path: Path, claim: bytes) -> None:
+    """Remove a command whose state is in a bucket. claim: that is there; perhaps an earlier withdrawal's, unfinished.
+
+    Raises SpecError if it is a run's.
+    """
+    if "withdrawn" not in json.loads(claim):
+        raise _refused(f"The command {path.stem} cannot be withdrawn: {_ACCEPTED}", "See its answer in the journal.")
+    leave(directory, f"inbox/withdrawn/{path.name}", claim)
+    discard(directory, [f"inbox/{path.name}", f"inbox/claims/{path.stem}"])
 
 
 def claim_for_run(path: Path) -> str:

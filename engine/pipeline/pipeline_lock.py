@@ -60,8 +60,7 @@ def held(directory: Directory, *, standby: bool = False, report: Callable[[str],
     directory.root.mkdir(parents=True, exist_ok=True)
     with directory.lock.open("a+") as file:
         if standby:
-            with _standing_by(directory):
-                _await(directory, file, report)
+            _await(directory, file, report)
         elif (why := _holder(directory, file)) is not None:
             raise _held(directory, why)
         yield
@@ -133,7 +132,8 @@ def _dead(runner: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def _standing_by(directory: Directory) -> Iterator[None]:
+def standing_by(directory: Directory) -> Iterator[None]:
+    """Show that this runner waits, and end it at once by SIGTERM."""
     own = StandbyRunner(socket.gethostname(), os.getpid(), clock.utc_text())
     path: Path = directory.root / "standby" / f"{own.host}-{own.pid}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -375,7 +375,7 @@ def parse(text: str, path: Path) -> Spec:
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
     sinks = below(root, sink, spec.sinks, path)
     if spec.state is not None:
-        require_same_everywhere([spec.sink, *spec.sinks], path)
+        require_same_everywhere(spec.state, [spec.sink, *spec.sinks], path)
     paths = {"source": source, "sink": sink, "sinks": sinks, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
     spec = spec.model_copy(update=paths)
     learn_secrets(spec)

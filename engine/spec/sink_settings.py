@@ -42,6 +42,8 @@ def bucket_url(value: str) -> str:
         raise ValueError(f"{value}: only folders and s3:// URLs are possible")
     root, path = parts_of(value)
     folders = path.split("/")
+    if "@" in root:
+        raise ValueError("a URL with a user or a password is not accepted: credentials are never in a spec")
     if _UNUSABLE.search(path) or "" in folders[:-1] or {".", ".."} & set(folders):
         raise ValueError(f"{value}: a place in a bucket may have ASCII letters, digits, `_`, `-`, `.` and `/`")
     return f"{root}/{path}" if path else root
@@ -158,9 +160,7 @@ class Sink(Section):
 
     def overlaps(self, other: "Sink") -> bool:
         """Whether one of the places is in the other. Buckets of one name count as one, whatever their endpoints."""
-        mine, theirs = _parts(self.path), _parts(other.path)
-        shorter = min(len(mine), len(theirs))
-        return mine[:shorter] == theirs[:shorter]
+        return overlap(self.path, other.path)
 
     @property
     def folder(self) -> "Folder":
@@ -202,9 +202,13 @@ class Sink(Section):
         return period_s(self.files_retention)
 
 
-def require_same_everywhere(sinks: Iterable[Sink], spec_file: Path) -> None:
-    """Raises SpecError for relative paths of sinks: each host would have a folder of its own."""
-    paths = [one.local_path for one in sinks if one.local_path is not None]
+def require_same_everywhere(state: str, sinks: Iterable[Sink], spec_file: Path) -> None:
+    """Raises SpecError for relative paths of sinks, and for places within the state or around it.
+
+    state: the URL of the pipeline's state. Each host would have a folder of its own for a relative path.
+    """
+    found = list(sinks)
+    paths = [one.local_path for one in found if one.local_path is not None]
     relative = [str(one) for one in paths if not one.is_absolute()]
     if relative:
         raise SpecError(
@@ -212,6 +216,20 @@ def require_same_everywhere(sinks: Iterable[Sink], spec_file: Path) -> None:
             detail="Each host would have a folder of its own; nothing was started.",
             hint="Give the sink a place in a bucket, or an absolute path that all hosts share.",
         )
+    if any(overlap(state, one.path) for one in found):
+        raise SpecError(
+            f"{spec_file} has its state and a sink in one place: {state}.",
+            detail="Their files would be mixed; nothing was started.",
+            hint="Give each a place of its own, outside of the other, such as s3://bucket/state/shop and "
+            "s3://bucket/lake.",
+        )
+
+
+def overlap(one: Path | str, other: Path | str) -> bool:
+    """Whether one of two places, folders or URLs, is in the other."""
+    mine, theirs = _parts(one), _parts(other)
+    shorter = min(len(mine), len(theirs))
+    return mine[:shorter] == theirs[:shorter]
 
 
 def _parts(place: Path | str) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ from obstore.store import ObjectStore, from_url
 _RETRIES: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 """Of one request. Who waits longer for a store does so above, where it is shown."""
 _TIMEOUT = "30s"
+_QUICK_RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=4)}
+_QUICK_TIMEOUT = "3s"
+"""For small files that are of no use when they are late."""
 _from_url: Callable[..., ObjectStore] = from_url
 
 
@@ -24,6 +27,8 @@ class BucketSettings:
     """The URL of a store that speaks S3; None for the provider's own."""
     region: str | None = None
     path_style: bool = False
+    quick: bool = False
+    """Whether requests give up soon."""
     """Whether the bucket is part of the path instead of the host name, as most stores but S3 have it."""
 
     @property
@@ -57,7 +62,9 @@ def _opened(settings: BucketSettings, _process: int) -> ObjectStore:
             config["endpoint"] = settings.endpoint
         if settings.region is not None:
             config["region"] = settings.region
-    client: Any = {"timeout": _TIMEOUT}
+    client: Any = {"timeout": _QUICK_TIMEOUT if settings.quick else _TIMEOUT}
     if settings.endpoint is not None and settings.endpoint.startswith("http://"):
         client["allow_http"] = True
-    return _from_url(settings.root, config=config, client_options=client, retry_config=_RETRIES)
+    return _from_url(
+        settings.root, config=config, client_options=client, retry_config=_QUICK_RETRIES if settings.quick else _RETRIES
+    )

@@ -11,12 +11,18 @@ if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with ever
 
 
 def folder_at(
-    place: str, endpoint: str | None = None, region: str | None = None, *, path_style: bool | None = None
+    place: str,
+    endpoint: str | None = None,
+    region: str | None = None,
+    *,
+    path_style: bool | None = None,
+    quick: bool = False,
 ) -> "Folder":
     """The folder at a path, or at a URL such as `s3://bucket/path`. Raises ValueError for a URL without a bucket.
 
     endpoint: of a store that speaks S3; by default `AWS_ENDPOINT_URL` of the environment, else the provider's own.
-    path_style: whether the bucket is part of a request's path; by default, with an endpoint.
+    path_style: whether the bucket is part of a request's path; by default, with an endpoint. quick: whether requests
+    give up soon.
     """
     if "://" not in place:
         from engine.store.local_folder import LocalFolder
@@ -28,4 +34,4 @@ def folder_at(
     root, path = parts_of(place)
     endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL") or None
     path_style = endpoint is not None if path_style is None else path_style
-    return BucketFolder(BucketSettings(root, endpoint, region, path_style=path_style), path)
+    return BucketFolder(BucketSettings(root, endpoint, region, path_style=path_style, quick=quick), path)

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from engine.pipeline.directory import Directory
 from engine.watch.own_alerts import WatchReport
@@ -12,11 +11,6 @@ from engine.watch.watchdog import Watchdog
 _EVERY_S = 1.0
 _begun = threading.Event()
 _lock = threading.Lock()
-
-
-def pipelines_in(home: Path) -> list[Directory]:
-    """All pipelines in a folder, by name."""
-    return [Directory(spec.parent) for spec in sorted(home.glob("*/pipeline.toml"))]
 
 
 def watch(pipelines: Callable[[], Iterable[Directory]], report: WatchReport, ended: threading.Event) -> None:

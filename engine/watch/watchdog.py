@@ -23,6 +23,7 @@ from engine.journal.parts import parts_in
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch
+from engine.pipeline.remote_state.operator_copy import is_current
 from engine.pipeline.runner_file import read_runner, surely_gone
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import read_standbys
@@ -91,7 +92,7 @@ class Watchdog:
 
     def look(self) -> None:
         """Look at every pipeline once. A problem with one is reported once, and does not concern the others."""
-        for where in self._pipelines():
+        for where in filter(is_current, self._pipelines()):  # of an old copy nothing can be said
             try:
                 self._look_at(where)
                 self._problems.pop(where.root, None)

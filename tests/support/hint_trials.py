@@ -127,7 +127,9 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "pipeline/remote_state/lease.py::_lost": (1, ("test_remote_state.py::test_another_host_takes_over",)),
     "pipeline/remote_state/operator_copy.py::reaching": (1, OUTSIDE),
     "pipeline/remote_state/spec_url.py::local_spec": (2, INPUT),
-    "spec/sink_settings.py::require_same_everywhere": (1, INPUT),
+    "spec/sink_settings.py::require_same_everywhere": (2, INPUT),
+    "pipeline/remote_state/lease.py::_another": (1, INPUT),
+    "pipeline/remote_state/place.py::state_url": (1, OUTSIDE),
     "pipeline/pipeline_lock.py::_held": (1, ("test_disaster.py::test_disasters_end_equal",)),
     "pipeline/controls.py::load_controls": (
         1,

@@ -76,8 +76,8 @@ def _texts(value: ast.expr) -> Iterator[str]:
         if len(text) >= _LEAST:
             yield text
     elif isinstance(value, ast.Dict):
-        for child in value.values:
-            yield from _texts(child)
+        for one in value.values:
+            yield from _texts(one)
     elif not isinstance(value, ast.Compare | ast.Call):
         for child in ast.iter_child_nodes(value):
             if isinstance(child, ast.expr):

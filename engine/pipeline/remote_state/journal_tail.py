@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.journal.parts import parts_in
+from engine.pipeline.remote_state.names import JOURNAL, TAIL
 from engine.store.folder import FileEntry, Folder
 
-JOURNAL, TAIL = "journal", "journal-tail"
 _PIECES = 64
 
 
@@ -88,6 +88,9 @@ def append_pieces(folder: Path, state: Folder, entries: Iterable[FileEntry]) -> 
         path, begin = folder / part, int(offset)
         size = path.stat().st_size if path.exists() else 0
         if begin <= size < begin + entry.size:
-            content = state.read(entry.name, size - begin, begin + entry.size - size)
+            try:
+                content = state.read(entry.name, size - begin, begin + entry.size - size)
+            except FileNotFoundError:
+                continue  # the whole part has taken its place
             with path.open("ab") as file:
                 file.write(content)

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from engine.base import clock, processes
-from engine.base.errors import PipelineHeldError
+from engine.base.errors import PipelineHeldError, SpecError
 from engine.base.json_records import record_from
 from engine.pipeline import formats
+from engine.pipeline.remote_state.names import LEASE
 from engine.store.folder import Folder
 
-NAME = "lease.json"
 _LOOK_S = 3.0
 _KNOCKS = 20
 
@@ -33,8 +33,12 @@ class LeaseRecord:
 
     holder: str
     """An identifier of the runner; unique."""
+    pipeline: str
+    """Its name: two specs with one state would be one pipeline."""
     host: str
     pid: int
+    process: Mapping[str, Any]
+    """The holder's `engine.base.processes.here`."""
     valid_s: float
     """How long others wait for the next renewal before they take the lease."""
     ended: bool = False
@@ -45,7 +49,7 @@ class LeaseRecord:
     uploads: int = 0
     """How often the holder changed files of the state."""
     runner: Mapping[str, Any] = field(default_factory=dict)
-    """The holder's `runner.json`."""
+    """The holder's `runner.json`; empty until it has one."""
     knock: str = ""
     """An identifier of the last operator's replacement; unique."""
 
@@ -53,6 +57,10 @@ class LeaseRecord:
     def text(self) -> bytes:
         """The file."""
         return json.dumps(formats.stamped("lease", asdict(self)), ensure_ascii=False).encode()
+
+    def is_renewal_of(self, earlier: "LeaseRecord") -> bool:
+        """Whether its holder, or another one, has replaced an earlier record. An operator's knock is none."""
+        return (self.holder, self.renewals, self.ended) != (earlier.holder, earlier.renewals, earlier.ended)
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,14 @@ def seen_lease(state: Folder, before: SeenLease | None = None) -> SeenLease | No
 
     Raises NewerFormatError, ValueError, errors of `Folder`.
     """
-    entry = state.find(NAME)
+    entry = state.find(LEASE)
     if entry is None or (before is not None and before.tag == entry.tag):
         return before if entry is not None else None
-    content = json.loads(state.read(NAME))
-    formats.check("lease", content, f"{state.url}/{NAME}")
+    content = json.loads(state.read(LEASE))
+    formats.check("lease", content, f"{state.url}/{LEASE}")
     record = record_from(LeaseRecord, content)
     if record is None:
-        raise ValueError(f"{state.url}/{NAME} is not a lease")
+        raise ValueError(f"{state.url}/{LEASE} is not a lease")
     return SeenLease(record, entry.tag)
 
 
@@ -87,55 +95,49 @@ class Lease:
         self._record = record
         self._tag = tag
 
-    def renew(self, runner: Mapping[str, Any], valid_s: float, uploads: int) -> bool:
-        """Say that the holder lives. Returns whether operators have left something since.
+    @property
+    def orders(self) -> int:
+        """How often operators left something, as of the last renewal."""
+        return self._record.orders
+
+    def renew(self, runner: Mapping[str, Any], valid_s: float, uploads: int) -> None:
+        """Say that the holder lives.
 
         Raises PipelineHeldError if another runner has the lease; errors of `Folder`.
         """
-        ordered = False
-        while True:
-            record = replace(
-                self._record,
-                runner=runner,
-                valid_s=valid_s,
-                uploads=uploads,
-                renewals=self._record.renewals + 1,
-            )
-            if tag := self._state.replace(NAME, record.text, self._tag):
-                self._record = record
-                self._tag = tag
-                return ordered
-            ordered = self._look() or ordered
+        self._replace(runner=runner, valid_s=valid_s, uploads=uploads)
 
     def give_back(self, runner: Mapping[str, Any], uploads: int) -> None:
         """End the lease: others need not wait. Raises as `renew` does."""
+        self._replace(runner=runner, uploads=uploads, ended=True)
+
+    def _replace(self, **changes: Any) -> None:
         while True:
-            record = replace(self._record, runner=runner, uploads=uploads, ended=True)
-            if self._state.replace(NAME, record.text, self._tag):
+            record = replace(self._record, **changes, renewals=self._record.renewals + 1)
+            if tag := self._state.replace(LEASE, record.text, self._tag):
+                self._record = record
+                self._tag = tag
                 return
-            self._look()
-
-    def _look(self) -> bool:
-        """Read the lease again after a refusal. Returns whether an operator was there."""
-        found = seen_lease(self._state)
-        if found is None or found.record.holder != self._record.holder:
-            raise _lost(self._state, found)
-        ordered = found.record.orders > self._record.orders
-        self._record = found.record
-        self._tag = found.tag
-        return ordered
+            found = seen_lease(self._state)
+            if found is None or found.record.holder != self._record.holder:
+                raise _lost(self._state, found)
+            self._record = found.record
+            self._tag = found.tag
 
 
-def take_lease(state: Folder, host: str, pid: int, valid_s: float, waits: Callable[[str], None] | None = None) -> Lease:
+def take_lease(
+    state: Folder, pipeline: str, host: str, pid: int, valid_s: float, waits: Callable[[str], None] | None = None
+) -> Lease:
     """Take the lease. waits: called with the reason for a wait for the holder's end; None if it is not waited for.
 
-    Without it, the call still waits for `valid_s` of a holder that may be dead. Raises PipelineHeldError if it lives;
-    errors of `Folder`.
+    Without it, the call still waits for `valid_s` of a holder that may be dead. Raises PipelineHeldError if it lives,
+    SpecError if the state is another pipeline's; errors of `Folder`.
     """
+    own = LeaseRecord(uuid.uuid4().hex, pipeline, host, pid, processes.here(), valid_s)
     told = ""
     while True:
         try:
-            lease, holder = _tried(state, host, pid, valid_s)
+            lease, holder = _attempt(state, own)
         except OSError as error:  # a runner that waits for days meets a store that is away
             if waits is None:
                 raise
@@ -152,48 +154,44 @@ def take_lease(state: Folder, host: str, pid: int, valid_s: float, waits: Callab
         clock.sleep(_LOOK_S if why else 0.0)
 
 
-def _tried(state: Folder, host: str, pid: int, valid_s: float) -> tuple[Lease | None, LeaseRecord | None]:
+def _attempt(state: Folder, own: LeaseRecord) -> tuple[Lease | None, LeaseRecord | None]:
     """The lease if it could be taken, else who has it; neither if others took or changed it meanwhile."""
     seen = seen_lease(state)
-    if seen is not None and not seen.record.ended and not _is_dead(seen.record) and not _is_silent(state, seen):
-        return None, seen.record
-    return _taken(state, seen, host, pid, valid_s), None
+    if seen is not None and seen.record.pipeline != own.pipeline:
+        raise _another(state, seen.record.pipeline, own.pipeline)
+    if seen is not None and not seen.record.ended and not _is_dead(seen.record):
+        silent = _silent(state, seen)
+        if silent is None:
+            return None, seen.record
+        seen = silent
+    return _taken(state, seen, own), None
 
 
 def _is_dead(record: LeaseRecord) -> bool:
     """Whether the holder was a process of this machine, and has ended. It is not waited for."""
-    return processes.lives(record.pid, record.runner.get("process") or {}) is False
+    return processes.lives(record.pid, record.process) is False
 
 
-def _is_silent(state: Folder, seen: SeenLease) -> bool:
-    """Whether the holder does not renew the lease for as long as it is valid."""
+def _silent(state: Folder, seen: SeenLease) -> SeenLease | None:
+    """The lease if its holder does not renew it for as long as it is valid; None if it does, or it is gone."""
     deadline_s = clock.monotonic_s() + seen.record.valid_s
     while clock.monotonic_s() < deadline_s:
         clock.sleep(min(_LOOK_S, max(deadline_s - clock.monotonic_s(), 0.0)))
-        entry = state.find(NAME)
-        if entry is None or entry.tag != seen.tag:
-            return False
-    return True
-
-
-def _taken(state: Folder, seen: SeenLease | None, host: str, pid: int, valid_s: float) -> Lease | None:
-    before = seen.record if seen is not None else None
-    record = LeaseRecord(
-        uuid.uuid4().hex,
-        host,
-        pid,
-        valid_s,
-        orders=before.orders if before else 0,
-        uploads=before.uploads if before else 0,
-        runner=before.runner if before else {},
-    )
-    if seen is None:
-        if not state.create(NAME, record.text):
+        now = seen_lease(state, seen)
+        if now is None or now.record.is_renewal_of(seen.record):
             return None
-        entry = state.find(NAME)
-        tag = entry.tag if entry is not None else ""
-    else:
-        tag = state.replace(NAME, record.text, seen.tag)
+        seen = now
+    return seen
+
+
+def _taken(state: Folder, seen: SeenLease | None, own: LeaseRecord) -> Lease | None:
+    if seen is None:
+        if not state.create(LEASE, own.text):
+            return None
+        created = seen_lease(state)
+        return Lease(state, own, created.tag) if created is not None and created.record.holder == own.holder else None
+    record = replace(own, orders=seen.record.orders, uploads=seen.record.uploads)
+    tag = state.replace(LEASE, record.text, seen.tag)
     return Lease(state, record, tag) if tag else None
 
 
@@ -207,7 +205,7 @@ def knock(state: Folder) -> None:
         if seen is None or seen.record.ended:
             return
         record = replace(seen.record, orders=seen.record.orders + 1, knock=uuid.uuid4().hex)
-        if state.replace(NAME, record.text, seen.tag):
+        if state.replace(LEASE, record.text, seen.tag):
             return
 
 
@@ -220,6 +218,14 @@ def _held(state: Folder, record: LeaseRecord) -> PipelineHeldError:
         f"Another runner holds the pipeline in {state.url}: {_who(record)}.",
         detail="That runner continues undisturbed; this one did nothing.",
         hint="`status` shows it; `stop` ends it. To wait for its end and take over: tidemark run SPEC --standby",
+    )
+
+
+def _another(state: Folder, name: str, own: str) -> SpecError:
+    return SpecError(
+        f"The state in {state.url} is that of the pipeline {name}, not of {own}.",
+        detail="Two pipelines cannot share one ledger; nothing was started.",
+        hint="Give state a URL of its own in this spec.",
     )
 
 

@@ -18,18 +18,18 @@ class LedgerFolder:
         state: Folder,
         copy: Folder,
         tags: Mapping[str, str],
-        require_lease: Callable[[], None],
+        await_lease: Callable[[], None],
         committed: Callable[[], None],
     ) -> None:
         """tags: of the files in the copy, as it was downloaded.
 
-        require_lease, committed: called before and after each creation.
+        await_lease, committed: called before and after each creation.
         """
         self._state = state
         self._copy = copy
         self._tags = dict(tags)
         self._unchanged: set[str] = set()
-        self._require_lease = require_lease
+        self._await_lease = await_lease
         self._committed = committed
 
     @property
@@ -62,7 +62,7 @@ class LedgerFolder:
 
         A runner that has lost its lease unawares makes nothing: as a late newcomer, it would end the one that has it.
         """
-        self._require_lease()
+        self._await_lease()
         if not self._state.create(name, content):
             return False
         self._write_copy(name, content)

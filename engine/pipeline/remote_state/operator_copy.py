@@ -1,12 +1,14 @@
 """The copy that operators of a host read, and what they leave for the runner: `tidemark` and the console.
 
-Nothing here does anything for a pipeline whose state is its own directory.
+What they leave is in the bucket before it is in the copy. Nothing here does anything for a pipeline whose state is its
+own directory.
 """
 
 import fcntl
 import json
 import threading
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,17 +17,18 @@ from engine.base.durable import write_atomically
 from engine.base.errors import TransientError
 from engine.pipeline.directory import Directory
 from engine.pipeline.remote_state.lease import LeaseRecord, SeenLease, knock, seen_lease
-from engine.pipeline.remote_state.place import note_state, remote_state
-from engine.pipeline.remote_state.state_copy import StateCopy, files_in
+from engine.pipeline.remote_state.names import SPEC, is_copied
+from engine.pipeline.remote_state.place import note_state, remote_state, state_url
+from engine.pipeline.remote_state.state_copy import StateCopy
 from engine.store.folder import Folder
 
-OPERATORS = ("acknowledged/", "silences/")
-"""Folders whose files operators write, besides commands."""
-SPEC = "pipeline.toml"
 REFRESH_S = 2.0
+_CURRENT_S = 15.0
+_KNOCKS = 3
 _SEEN: dict[Path, SeenLease] = {}
+_REFRESHED_S: dict[Path, float] = {}
 _FOLLOWED: set[Path] = set()
-_AT_ONCE = threading.Lock()
+_LOCKS: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
 
 def refresh(directory: Directory) -> None:
@@ -36,13 +39,23 @@ def refresh(directory: Directory) -> None:
     with reaching(state), _alone(directory):
         before = _SEEN.get(directory.root)
         seen = seen_lease(state, before)
-        if seen is not None and seen is not before:
-            _show_runner(directory, seen.record)
         if seen is None or before is None or not _same_files(before.record, seen.record):
             copy = StateCopy(directory.root, state)
-            copy.download(lambda name: name != SPEC or copy.has(SPEC) or not directory.spec.exists())
+            also = [SPEC] if copy.has(SPEC) or not directory.spec.exists() else []
+            copy.download(is_copied, also, keeps_commands=True)
+        if seen is not None and seen is not before:
+            _show_runner(directory, seen.record)
         if seen is not None:
             _SEEN[directory.root] = seen
+        _REFRESHED_S[directory.root] = clock.monotonic_s()
+
+
+def is_current(directory: Directory) -> bool:
+    """Whether the copy is as new as it can be: it was refreshed a moment ago, or there is no bucket."""
+    if state_url(directory) is None:
+        return True
+    refreshed_s = _REFRESHED_S.get(directory.root)
+    return refreshed_s is not None and clock.monotonic_s() - refreshed_s < _CURRENT_S
 
 
 def _same_files(one: LeaseRecord, other: LeaseRecord) -> bool:
@@ -56,9 +69,10 @@ def _show_runner(directory: Directory, record: LeaseRecord) -> None:
 
 
 def leave(directory: Directory, name: str, content: bytes) -> bool:
-    """Put a command's file into the bucket, then into the copy. Raises TransientError.
+    """Put a file into the bucket, then into the copy, and let the runner look.
 
-    Returns False if there is no bucket, and does nothing then.
+    Returns False if there is no bucket, and does nothing then. Raises TransientError if the bucket cannot be reached;
+    the file may be there then.
     """
     state = remote_state(directory)
     if state is None:
@@ -66,38 +80,43 @@ def leave(directory: Directory, name: str, content: bytes) -> bool:
     with reaching(state), _alone(directory):
         state.write(name, content)
         StateCopy(directory.root, state).take(name, content)
-        knock(state)
+        _knock(state)
     return True
 
 
-def claim(directory: Directory, name: str, content: bytes) -> bool:
-    """Claim a command in the bucket (`pipeline.command_queue`). Returns False if it is claimed. Raises TransientError.
+def claim(directory: Directory, name: str, content: bytes) -> bytes | None:
+    """Claim a command in the bucket (`pipeline.command_queue`). Returns the claim that is there: another's, perhaps.
 
-    True without a bucket: the claim in the directory decides.
+    None if there is no bucket: the claim in the directory decides. Raises TransientError.
     """
     state = remote_state(directory)
     if state is None:
-        return True
+        return None
     with reaching(state):
-        return state.create(name, content)
+        return content if state.create(name, content) else state.read(name)
 
 
-def publish(directory: Directory, *gone: str) -> None:
-    """Let the bucket have what operators of this host have written or deleted. Raises TransientError.
-
-    gone: files that are not theirs alone and were deleted, such as a withdrawn command.
-    """
+def discard(directory: Directory, names: Iterable[str]) -> None:
+    """Delete files in the bucket, in this order; the copy has them no more. Raises TransientError."""
     state = remote_state(directory)
     if state is None:
         return
     with reaching(state), _alone(directory):
         copy = StateCopy(directory.root, state)
-        names = files_in(directory.root, [*OPERATORS, "inbox/withdrawn/"])
-        changed = copy.upload(names, lambda name: name.startswith(OPERATORS))
-        if gone:
-            state.delete(gone)
-        if changed or gone:
+        for name in names:
+            state.delete([name])
+            copy.forget(name)
+        _knock(state)
+
+
+def _knock(state: Folder) -> None:
+    """Let the runner look. The file is in the bucket, so a failure does not undo it: the next knock is for it too."""
+    for _ in range(_KNOCKS):
+        try:
             knock(state)
+        except (OSError, ValueError):
+            continue
+        return
 
 
 def follow(directory: Directory, url: str | None) -> None:
@@ -113,7 +132,7 @@ def follow(directory: Directory, url: str | None) -> None:
 
 def _follow(directory: Directory) -> None:
     while True:
-        with suppress(TransientError, OSError):  # the copy grows old, which its heartbeat shows
+        with suppress(Exception):  # the copy grows old, which its heartbeat shows
             refresh(directory)
         clock.sleep(REFRESH_S)
 
@@ -122,7 +141,7 @@ def _follow(directory: Directory) -> None:
 def _alone(directory: Directory) -> Iterator[None]:
     """One thread of one process at a time uses a copy."""
     directory.root.mkdir(parents=True, exist_ok=True)
-    with _AT_ONCE, (directory.root / ".remote-state.lock").open("a") as lock:
+    with _LOCKS[directory.root], (directory.root / ".remote-state.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -135,6 +154,7 @@ def reaching(state: Folder) -> Iterator[None]:
     except (OSError, ValueError) as error:
         raise TransientError(
             f"The pipeline's state in {state.url} cannot be reached: {error}",
-            detail="Nothing was changed. A runner elsewhere is not affected by that.",
-            hint="Make sure that this host reaches the store and that its credentials are valid, then try again.",
+            detail="What was asked may have been done. A runner elsewhere is not affected by that.",
+            hint="Make sure that this host reaches the store and that its credentials are valid, then look before you "
+            "try again.",
         ) from error

@@ -8,6 +8,7 @@ import json
 from contextlib import suppress
 
 from engine.base.durable import write_atomically
+from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
 from engine.store.folder import Folder
 from engine.store.folder_at import folder_at
@@ -17,9 +18,10 @@ _MARK = "remote-state.json"
 
 def note_state(directory: Directory, url: str | None) -> None:
     """Note where the state is, by the pipeline's spec. url: None if it is the directory itself."""
-    if url == state_url(directory):
-        return
     mark = directory.root / _MARK
+    with suppress(SpecError):
+        if url == state_url(directory):
+            return
     if url is None:
         mark.unlink(missing_ok=True)
         return
@@ -28,16 +30,24 @@ def note_state(directory: Directory, url: str | None) -> None:
 
 
 def state_url(directory: Directory) -> str | None:
-    """Where the state is; None if it is the directory itself."""
-    with suppress(FileNotFoundError):
-        return str(json.loads((directory.root / _MARK).read_text(encoding="utf-8"))["url"])
-    return None
+    """Where the state is; None if it is the directory itself. Raises SpecError if the mark is damaged."""
+    mark = directory.root / _MARK
+    try:
+        return str(json.loads(mark.read_text(encoding="utf-8"))["url"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpecError(
+            f"{mark} is damaged: {error!r}.",
+            detail="It says where the pipeline's state is. Nothing was changed.",
+            hint="Delete it. The next command with the spec, or with the state's URL, writes it again.",
+        ) from error
 
 
-def remote_state(directory: Directory) -> Folder | None:
-    """The folder of the state; None if it is the directory itself."""
+def remote_state(directory: Directory, *, quick: bool = False) -> Folder | None:
+    """The folder of the state; None if it is the directory itself. quick: whether requests give up soon."""
     url = state_url(directory)
-    return None if url is None else folder_at(url)
+    return None if url is None else folder_at(url, quick=quick)
 
 
 def runner_copy(directory: Directory) -> Directory:

@@ -1,26 +1,30 @@
-"""Keeps a runner's copy and the bucket equal, and its lease alive, from a thread of its own: a store may take long.
+"""Keeps a runner's copy and the bucket equal, and its lease alive, from two threads: a store may take long.
 
-The copy is complete before the run begins. From then on the runner's files go up every few seconds while it commits,
-every minute while it does not, and once more at the end. What operators have left comes down when a renewal of the
-lease was refused for it.
+One thread does nothing but renew the lease, from the moment when it is taken, with requests that give up soon. The
+other one moves files. The copy is complete before the run begins. From then on the runner's files go up every few
+seconds while it commits, every minute while it does not, at once when it has answered a command, and once more at the
+end. What operators have left comes down when the lease says so.
+
+A runner that may have lost its lease unawares, because it or its host stood still, looks before it writes anything.
 """
 
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.base import clock
+from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.journal_tail import JOURNAL, JournalUpload
+from engine.pipeline.remote_state.journal_tail import JournalUpload
 from engine.pipeline.remote_state.lease import take_lease
-from engine.pipeline.remote_state.operator_copy import OPERATORS
-from engine.pipeline.remote_state.state_copy import StateCopy, files_in
+from engine.pipeline.remote_state.names import ANSWERS, INBOX, JOURNAL, OPERATORS, is_copied, is_runners
+from engine.pipeline.remote_state.state_copy import StateCopy, local_files
 from engine.store.folder import Folder
 
 BUSY_S, IDLE_S = 4.0, 8.0
@@ -30,169 +34,261 @@ _GRACE_S = 6.0
 _UPLOAD_BUSY_S, _UPLOAD_IDLE_S = 4.0, 60.0
 _BUSY_FOR_S = 30.0
 _TICK_S = 0.2
-_FILES = ("alerts.json", "controls.json", "parked.json", "space.json", "pipeline.toml", "verify/", "maintenance/")
-_ANSWERS = ("inbox/done/", "inbox/refused/", "inbox/withdrawn/", "inbox/claims/")
+_RETRY_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command that waits in the bucket."""
+
+    sent_s: float
+    """When it was written, by the store's clock."""
+    place: int
+    """Its place among the commands of its host."""
+    name: str
+    content: bytes
 
 
 class RunnerSync:
-    """The sync of one run. The state of the bucket is in `copy` when this returns.
+    """The sync of one run. When this returns, the copy has what the bucket has, and the lease is renewed.
 
-    waits: as of `take_lease`. Raises PipelineHeldError; errors of `Folder`.
+    quick: the same folder as `state`, with requests that give up soon. waits: as of `take_lease`. Raises
+    PipelineHeldError, SpecError; errors of `Folder`.
     """
 
-    def __init__(self, copy: Directory, state: Folder, waits: Callable[[str], None] | None) -> None:
-        self._root = copy.root
-        self._directory = copy
+    def __init__(
+        self, copy: Directory, state: Folder, quick: Folder, pipeline: str, waits: Callable[[str], None] | None
+    ) -> None:
+        self._copy = copy
         self._state = state
-        self._lease = take_lease(state, socket.gethostname(), os.getpid(), BUSY_S + _GRACE_S, waits)
-        self._renewed_s = clock.monotonic_s()
-        self._renewing = threading.Lock()
-        self._ordered = False
-        """Whether operators have left something that was not taken yet."""
-        self._files = StateCopy(self._root, state)
-        entries = self._files.download(_is_no_command)
-        self._journal = JournalUpload(self._root / JOURNAL, state, entries)
+        self.held_error: PipelineHeldError | None = None
+        """Why the lease is another's."""
+        self.errors: dict[str, Exception] = {}
+        """What fails now, by step; the run reports it."""
+        self._lost: Callable[[], None] = lambda: None
+        self._gives_up: Callable[[], bool] = lambda: False
+        self._is_complete = False
+        """Whether the copy is what the bucket has."""
         self._uploads = 0
         self._committed_s = clock.monotonic_s()
         self._uploaded_s = clock.monotonic_s()
-        self.errors: dict[str, Exception] = {}
-        """What fails now, by step; the run reports it."""
-        self.held_error: PipelineHeldError | None = None
-        """Why the lease is another's."""
-        self.ledger_tags = self._files.tags("ledger/")
-        """The tags of the ledger's files as the copy has them."""
-        self._lost: Callable[[], None] = lambda: None
+        self._answered_ns = 0
+        self._renewing = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="remote state", daemon=True)
-        self._take_commands()
-        self._renew(BUSY_S)
+        self._renewer = threading.Thread(target=self._renew_on, name="lease", daemon=True)
+        self._mover = threading.Thread(target=self._move_on, name="remote state", daemon=True)
+        self._lease = take_lease(quick, pipeline, socket.gethostname(), os.getpid(), BUSY_S + _GRACE_S, waits)
+        self._renewed_s = clock.monotonic_s()
+        self._renewer.start()
+        try:
+            self._taken_orders = self._lease.orders
+            self._files = StateCopy(copy.root, state)
+            entries = self._files.download(lambda name: is_copied(name) and not _is_command(name))
+            self._journal = JournalUpload(copy.root / JOURNAL, state, entries)
+            self.ledger_tags = self._files.tags("ledger/")
+            """The tags of the ledger's files as the copy has them."""
+            self._take_commands()
+            self._is_complete = True
+        except BaseException:
+            self.close()
+            raise
 
-    def start(self, lost: Callable[[], None]) -> None:
-        """Begin to keep both equal. lost: called once if another runner has taken the lease (`held_error`)."""
+    def start(self, lost: Callable[[], None], gives_up: Callable[[], bool]) -> None:
+        """Begin to keep both equal. lost: called once if another runner has taken the lease (`held_error`).
+
+        gives_up: whether the run ends, and no commit waits for the store any more.
+        """
         self._lost = lost
-        self._thread.start()
+        self._gives_up = gives_up
+        self._mover.start()
+        if self.held_error is not None:
+            lost()
 
     def report(self) -> None:
         """Raises the error that a step meets now, for the helper that reports it."""
         for error in list(self.errors.values()):
             raise error
 
+    def lose(self, error: PipelineHeldError) -> None:
+        """Note that another runner has the pipeline: nothing is written any more."""
+        if self.held_error is None:
+            self.held_error = error
+            self._lost()
+
     def committed(self) -> None:
         """Note that an epoch was committed."""
         self._committed_s = clock.monotonic_s()
 
+    def await_lease(self) -> None:
+        """Renew the lease if it may have run out. Waits for a store that is away, until the run ends.
+
+        Raises PipelineHeldError if another runner has the pipeline; errors of `Folder` once the run ends.
+        """
+        while True:
+            try:
+                self._require_lease()
+            except OSError as error:
+                self.errors["commit"] = error
+                if self._gives_up():
+                    raise
+                clock.sleep(_RETRY_S)
+            else:
+                self.errors.pop("commit", None)
+                return
+
     def close(self) -> None:
         """Upload what is left, and give the lease back. A store that is away gets nothing of it."""
+        if self._mover.is_alive():
+            self._closing.set()
+            self._mover.join()
+        if self.held_error is None and self._is_complete:
+            self._attempt("upload", self._upload)
+            if "upload" in self.errors:
+                print(  # noqa: T201
+                    f"The last events and alerts are not in {self._state.url}: {self.errors['upload']}", file=sys.stderr
+                )
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        if self.held_error is not None:
-            return
-        self._guard("upload", self._upload)
-        with suppress(OSError, PipelineHeldError):
-            self._lease.give_back(self._runner(), self._uploads)
+        self._renewer.join()
+        if self.held_error is None:
+            with suppress(OSError, PipelineHeldError):
+                self._lease.give_back(self._runner(), self._uploads)
 
-    def _loop(self) -> None:
+    def _renew_on(self) -> None:
         while not self._closing.wait(_TICK_S) and self.held_error is None:
-            now_s = clock.monotonic_s()
-            busy = now_s - self._committed_s < _BUSY_FOR_S
-            if now_s - self._uploaded_s >= (_UPLOAD_BUSY_S if busy else _UPLOAD_IDLE_S):
-                self._guard("upload", self._upload)
-                self._uploaded_s = clock.monotonic_s()
-            every_s = BUSY_S if busy else IDLE_S
-            if now_s - self._renewed_s >= every_s:
-                self._guard("lease", partial(self._renew, every_s))
+            if clock.monotonic_s() - self._renewed_s >= self._every_s:
+                self._attempt("lease", self._renew)
 
-    def _guard(self, name: str, step: Callable[[], object]) -> None:
+    def _move_on(self) -> None:
+        while not self._closing.wait(_TICK_S) and self.held_error is None:
+            if self._lease.orders != self._taken_orders:
+                self._attempt("orders", self._take_orders)
+            every_s = _UPLOAD_BUSY_S if self._is_busy else _UPLOAD_IDLE_S
+            if clock.monotonic_s() - self._uploaded_s >= every_s or self._has_answered():
+                self._attempt("upload", self._upload)
+                self._uploaded_s = clock.monotonic_s()
+
+    @property
+    def _is_busy(self) -> bool:
+        return clock.monotonic_s() - self._committed_s < _BUSY_FOR_S
+
+    @property
+    def _every_s(self) -> float:
+        return BUSY_S if self._is_busy else IDLE_S
+
+    def _attempt(self, name: str, step: Callable[[], object]) -> None:
         try:
             step()
         except PipelineHeldError as error:
-            self.held_error = error
-            self._lost()
+            self.lose(error)
         except Exception as error:  # noqa: BLE001 - the run reports it, and the next try follows
             self.errors[name] = error
+            self._closing.wait(_RETRY_S)
         else:
             self.errors.pop(name, None)
 
-    def require_lease(self) -> None:
-        """Renew the lease if it may have run out, as when this host stood still. Call it before each commit.
-
-        Raises PipelineHeldError if another runner has the pipeline; errors of `Folder`.
-        """
-        if self.held_error is not None:
-            raise self.held_error
-        if clock.monotonic_s() - self._renewed_s > BUSY_S + _GRACE_S / 2:
-            self._extend(BUSY_S)
-
-    def _extend(self, every_s: float) -> None:
+    def _renew(self) -> None:
         with self._renewing:
             began_s = clock.monotonic_s()
-            if self._lease.renew(self._runner(), every_s + _GRACE_S, self._uploads):
-                self._ordered = True
+            self._lease.renew(self._runner(), self._every_s + _GRACE_S, self._uploads)
             self._renewed_s = began_s
 
-    def _renew(self, every_s: float) -> None:
-        self._extend(every_s)
-        if self._ordered:
-            self._take_orders()
-            self._ordered = False
+    def _require_lease(self) -> None:
+        """Renew the lease if others may have taken it since. Raises PipelineHeldError; errors of `Folder`."""
+        if self.held_error is None and clock.monotonic_s() - self._renewed_s > BUSY_S + _GRACE_S / 2:
+            try:
+                self._renew()
+            except PipelineHeldError as error:
+                self.lose(error)
+        if self.held_error is not None:
+            raise self.held_error
 
     def _runner(self) -> dict[str, object]:
-        with suppress(OSError, ValueError):
-            found: dict[str, object] = json.loads(self._directory.runner.read_text(encoding="utf-8"))
-            return found
+        """The `runner.json` of this run; empty before it has one."""
+        with suppress(OSError, ValueError, AttributeError):
+            record: dict[str, object] = json.loads(self._copy.runner.read_text(encoding="utf-8"))
+            ticks = (record.get("process") or {}).get("ticks")  # type: ignore[attr-defined]
+            if record.get("pid") == os.getpid() and ticks == processes.here()["ticks"]:
+                return record
         return {}
 
     def _upload(self) -> None:
         """The runner's files; answers before the commands that they answer are deleted."""
+        self._require_lease()
+        answered_ns = self._newest_answer_ns()
         changed = self._journal.upload()
-        names = files_in(self._root, [*_FILES, *_ANSWERS, *OPERATORS, "inbox/"])
-        changed += self._files.upload((name for name in names if self._uploads_or_has(name)), _deletes)
+        names = [name for name in local_files(self._copy.root) if is_runners(name) or self._files.has(name)]
+        changed += self._files.upload(names, lambda name: is_runners(name) or _is_command(name))
         self._uploads += changed
+        self._answered_ns = answered_ns
 
-    def _uploads_or_has(self, name: str) -> bool:
-        """A command, and what operators write, goes only down."""
-        return not _is_operators(name) or self._files.has(name)
+    def _has_answered(self) -> bool:
+        return self._newest_answer_ns() > self._answered_ns
+
+    def _newest_answer_ns(self) -> int:
+        """When an answer was put away last."""
+        newest_ns = 0
+        for name in ANSWERS:
+            with suppress(FileNotFoundError):
+                newest_ns = max(newest_ns, (self._copy.root / name).stat().st_mtime_ns)
+        return newest_ns
 
     def _take_orders(self) -> None:
+        orders = self._lease.orders
         self._take_commands()
-        self._files.download(lambda name: name.startswith(OPERATORS))
+        self._files.download(lambda name: name.startswith(OPERATORS) and is_copied(name))
+        self._taken_orders = orders
         self.committed()  # their answers are uploaded soon
 
     def _take_commands(self) -> None:
-        """Take the commands that nobody has withdrawn: claim them in the bucket, as `pipeline.command_queue` has it."""
-        inbox = self._state / "inbox"
-        waiting = [entry.name for entry in inbox.entries() if entry.name.endswith(".json")]
-        for name in waiting:
-            if not self._files.has(f"inbox/{name}"):
-                self._take_command(inbox, name)
-        for name in files_in(self._root, ["inbox/"]):
-            if name.removeprefix("inbox/") not in waiting:
-                self._files.forget(name)  # a runner of another host has answered it
+        """Take the commands in the order in which they were sent."""
+        inbox = self._state / INBOX
+        entries = [entry for entry in inbox.entries() if entry.name.endswith(".json")]
+        commands = []
+        for entry in entries:
+            if not self._files.has(f"{INBOX}/{entry.name}"):
+                with suppress(FileNotFoundError):
+                    content = inbox.read(entry.name)
+                    commands.append(_Command(entry.changed_s, _place(content), entry.name, content))
+        for command in sorted(commands, key=lambda one: (one.sent_s, one.place)):
+            self._take_command(inbox, command)
+        waiting = {entry.name for entry in entries}
+        for path in sorted((self._copy.root / INBOX).glob("*.json")):
+            if path.name not in waiting:
+                self._files.forget(f"{INBOX}/{path.name}")  # a runner of another host has answered it
 
-    def _take_command(self, inbox: Folder, name: str) -> None:
-        claim = f"claims/{Path(name).stem}"
-        try:
-            content = inbox.read(name)
-        except FileNotFoundError:
-            return
-        if not inbox.create(claim, content):
-            return
-        if inbox.find(name) is None:  # it was withdrawn, and the claim for that is gone already
-            inbox.delete([claim])
-            return
-        self._files.take(f"inbox/{claim}", content)
-        self._files.take(f"inbox/{name}", content)
+    def _take_command(self, inbox: Folder, command: _Command) -> None:
+        """Claim a command in the bucket, as `pipeline.command_queue` has it, and put it into the copy.
+
+        One that was withdrawn is taken with that claim, for which the intake refuses it.
+        """
+        claim = f"claims/{Path(command.name).stem}"
+        content = _stamped(command.content)
+        if inbox.create(claim, command.content):
+            if inbox.find(command.name) is None:  # it was withdrawn, and the claim for that is gone already
+                inbox.delete([claim])
+                return
+            self._files.take(f"{INBOX}/{claim}", content)
+        else:
+            with suppress(FileNotFoundError):
+                self._files.take(f"{INBOX}/{claim}", inbox.read(claim))
+        self._files.take(f"{INBOX}/{command.name}", content)
 
 
-def _is_no_command(name: str) -> bool:
-    return name.rpartition("/")[0] != "inbox" and name != "pipeline.toml"
+def _is_command(name: str) -> bool:
+    return name.rpartition("/")[0] == INBOX
 
 
-def _is_operators(name: str) -> bool:
-    return name.rpartition("/")[0] == "inbox" or name.startswith(OPERATORS)
+def _place(content: bytes) -> int:
+    with suppress(ValueError, AttributeError):
+        place = json.loads(content).get("seq")
+        return place if isinstance(place, int) else 0
+    return 0
 
 
-def _deletes(name: str) -> bool:
-    """Whether a file that is gone from the copy is deleted in the bucket."""
-    return not name.startswith((f"{JOURNAL}/", "ledger/")) and name != "pipeline.toml"
+def _stamped(content: bytes) -> bytes:
+    """A command with its place among those that this runner takes: hosts count for themselves."""
+    with suppress(ValueError, TypeError):
+        record = json.loads(content)
+        if isinstance(record, dict):
+            return json.dumps({**record, "seq": int(clock.monotonic_s() * 1e9)}, indent=1).encode()
+    return content

@@ -1,11 +1,14 @@
 """A pipeline named by the URL of its state instead of a spec file: `tidemark status s3://bucket/pipelines/shop`."""
 
 import os
+import tomllib
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.operator_copy import refresh
+from engine.pipeline.remote_state.operator_copy import follow, refresh
 from engine.pipeline.remote_state.place import note_state, state_url
 
 _SCHEME = "s3:/"
@@ -15,6 +18,21 @@ _SCHEME = "s3:/"
 def home() -> Path:
     """The folder that has the pipelines of this host: `TIDEMARK_HOME`, else `~/.tidemark`."""
     return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
+
+
+def pipelines_in(folder: Path) -> list[Directory]:
+    """The pipelines in a folder, by name. The copies of those whose state is in a bucket are kept current."""
+    found = [Directory(spec.parent) for spec in sorted(folder.glob("*/pipeline.toml"))]
+    for directory in found:
+        with suppress(OSError, ValueError, SpecError):
+            _follow(directory, directory.spec.stat().st_mtime_ns)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _follow(directory: Directory, _changed_ns: int) -> None:
+    state = tomllib.loads(directory.spec.read_text(encoding="utf-8")).get("state")
+    follow(directory, state if isinstance(state, str) else None)
 
 
 def local_spec(argument: Path) -> Path:

@@ -130,6 +130,6 @@ def _control_options(
         in_turn=IN_TURN,
         throttle_changed=pace.change,
         retry_parked=parking.request_retry,
-        restarted=runs_restarted_by(directory),
+        restarted=runs_restarted_by(place.pipeline),
         chores=chores,
     )

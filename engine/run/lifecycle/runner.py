@@ -17,7 +17,7 @@ from pathlib import Path
 from engine import __version__
 from engine.alerting.notifier import standing_before
 from engine.base.allocators import return_freed_memory
-from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
+from engine.base.errors import TablesStoppedError, TidemarkError
 from engine.destination.publisher import Publisher
 from engine.journal import Entry, Journal
 from engine.journal.event_fields import SourceFacts
@@ -25,7 +25,8 @@ from engine.journal.events import RunConnected, RunEnded, RunStarted
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
-from engine.pipeline.directory import Directory, new_run
+from engine.pipeline.directory import new_run
+from engine.pipeline.state_machines import IllegalEventError
 from engine.run.lifecycle.destination_check import ask_store, require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
@@ -68,7 +69,7 @@ def run_pipeline(
     """
     with workplace(spec, spec_file, standby) as place:
         directory = place.directory
-        _link_spec(spec_file, directory)
+        spec = place.spec
         rule = _name_rule(spec)
         spec = spec_on(spec, rule or EXACT)
         run = new_run(directory)
@@ -85,21 +86,6 @@ def _name_rule(spec: Spec) -> NameRule | None:
     with suppress(TidemarkError):
         return name_rule(spec.source)
     return None
-
-
-def _link_spec(spec_file: Path, directory: Directory) -> None:
-    """Link the spec into the pipeline's directory, so that there is one file to edit."""
-    if spec_file.absolute() == directory.spec:
-        return
-    if directory.spec.exists() and not directory.spec.is_symlink():
-        raise SpecError(
-            f"The folder {directory.root} belongs to a pipeline with a spec of its own.",
-            detail="Two specs with one name would share one ledger; nothing was started.",
-            hint=f"Run {directory.spec}, or give this pipeline another name.",
-        )
-    with suppress(FileNotFoundError):
-        directory.spec.unlink()
-    directory.spec.symlink_to(os.path.relpath(spec_file.resolve(), directory.root.resolve()))
 
 
 class _LockedRun:
@@ -130,7 +116,7 @@ class _LockedRun:
         self._parts.control.thread.start()
         sync = self._parts.place.sync
         if sync is not None:
-            sync.start(partial(self._state.apply, "stop", "another runner has taken the pipeline"))
+            sync.start(self._stop_for_another, lambda: self._state.stopping)
         try:
             self._parts.notifier.connect()
             self._work()
@@ -139,6 +125,10 @@ class _LockedRun:
             raise
         finally:
             self._end(error)
+
+    def _stop_for_another(self) -> None:
+        with suppress(IllegalEventError):  # it ends already
+            self._state.apply("stop", "another runner has taken the pipeline")
 
     def _end(self, error: BaseException | None) -> None:
         record = None

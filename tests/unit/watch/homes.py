@@ -16,8 +16,8 @@ from engine.base import clock, processes
 from engine.base.durable import write_atomically
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.pipeline.directory import Directory
+from engine.pipeline.remote_state.spec_url import pipelines_in
 from engine.watch import watchdog
-from engine.watch.background import pipelines_in
 from engine.watch.watchdog import Watchdog
 from tests.support.patience import PATIENCE_S
 

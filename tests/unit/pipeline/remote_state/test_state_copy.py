@@ -1,14 +1,18 @@
 """Copies of a state are what the bucket has, and the bucket has what a runner and operators wrote."""
 
 import gzip
+import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.alerting.silences import add_silence, end_silence, silences
+from engine.base import processes
 from engine.base.errors import PipelineHeldError, SpecError, TransientError
 from engine.base.store_errors import StoreAwayError
 from engine.journal.parts import path_of
@@ -17,8 +21,10 @@ from engine.pipeline.command_queue import claim_for_run, keep_answered, waiting_
 from engine.pipeline.directory import Directory
 from engine.pipeline.remote_state import operator_copy, runner_sync
 from engine.pipeline.remote_state.journal_tail import JournalUpload
+from engine.pipeline.remote_state.lease import seen_lease
 from engine.pipeline.remote_state.ledger_folder import LedgerFolder
-from engine.pipeline.remote_state.operator_copy import refresh
+from engine.pipeline.remote_state.names import LEASE
+from engine.pipeline.remote_state.operator_copy import is_current, refresh
 from engine.pipeline.remote_state.place import note_state, remote_state, runner_copy, state_url
 from engine.pipeline.remote_state.runner_sync import RunnerSync
 from engine.pipeline.remote_state.spec_url import local_spec
@@ -43,9 +49,14 @@ def host(tmp_path: Path, name: str, bucket: LocalFolder) -> Directory:
 @pytest.fixture
 def sync(tmp_path: Path, bucket: LocalFolder) -> Iterator[RunnerSync]:
     """The sync of a runner on host a, whose steps the test takes."""
-    found = RunnerSync(runner_copy(host(tmp_path, "a", bucket)), bucket, None)
+    found = runner_sync_of(runner_copy(host(tmp_path, "a", bucket)), bucket)
     yield found
     found.close()
+
+
+def runner_sync_of(copy: Directory, bucket: LocalFolder) -> RunnerSync:
+    """The sync of a runner; the test takes the steps of its mover."""
+    return RunnerSync(copy, bucket, bucket, "shop", None)
 
 
 @contextmanager
@@ -69,9 +80,11 @@ def calls(*names: str) -> Iterator[list[str]]:
 
 
 def step(sync: RunnerSync) -> None:
-    """What the thread does in some seconds."""
+    """What the threads do in some seconds."""
+    sync._renew()
+    sync._take_orders()
     sync._upload()
-    sync._renew(1.0)
+    sync._renew()
 
 
 def test_files_come_change_and_go(tmp_path: Path, bucket: LocalFolder) -> None:
@@ -141,7 +154,8 @@ def test_what_a_runner_writes_is_seen_elsewhere(tmp_path: Path, bucket: LocalFol
     (work / "verify").mkdir()
     (work / "verify" / "t.json").write_text("{}")
     (work / "alerts.json").write_text("[]")
-    (work / "runner.json").write_text('{"run": "r1", "state": "running"}')
+    record = {"run": "r1", "state": "running", "pid": os.getpid(), "process": processes.here()}
+    (work / "runner.json").write_text(json.dumps(record))
     (work / "runner.lock").write_text("")
     step(sync)
     refresh(there)
@@ -161,7 +175,7 @@ def test_an_idle_pipeline_costs_a_watcher_one_request(tmp_path: Path, bucket: Lo
     with calls("find", "read", "below") as asked:
         refresh(there)
     assert asked == ["find"]
-    sync._renew(1.0)
+    step(sync)
     with calls("find", "read", "below") as asked:
         refresh(there)
     assert asked == ["find", "read"]
@@ -175,7 +189,7 @@ def test_a_command_reaches_the_runner_and_its_answer_comes_back(
     refresh(there)
     identity = send_command(there, "redump", arguments={"tables": ["d.t"]})
     assert [one.id for one in waiting_commands(there)] == [identity]
-    sync._renew(1.0)
+    step(sync)
     (waiting,) = waiting_commands(work)
     assert (waiting.id, waiting.withdrawable) == (identity, False)
     path = work.inbox / f"{identity}.json"
@@ -185,7 +199,7 @@ def test_a_command_reaches_the_runner_and_its_answer_comes_back(
     assert [one.withdrawable for one in waiting_commands(there)] == [False]
     keep_answered(path, "done", identity)
     step(sync)
-    sync._renew(1.0)
+    step(sync)
     refresh(there)
     assert waiting_commands(there) == []
     assert (there.inbox / "done" / f"{identity}.json").exists()
@@ -197,7 +211,7 @@ def test_a_withdrawn_command_is_never_taken(tmp_path: Path, bucket: LocalFolder,
     work, there = runner_copy(Directory(tmp_path / "a" / "shop")), host(tmp_path, "b", bucket)
     first, second = (send_command(there, "redump", arguments={"tables": [name]}) for name in ("d.t", "d.u"))
     withdraw(there, first)
-    sync._renew(1.0)
+    step(sync)
     assert [one.id for one in waiting_commands(work)] == [second]
     with pytest.raises(SpecError, match="accepted"):
         withdraw(there, second)
@@ -213,7 +227,7 @@ def test_a_withdrawn_command_is_never_taken(tmp_path: Path, bucket: LocalFolder,
             return create(self, name, content)
 
         patch.setattr(LocalFolder, "create", late)
-        sync._renew(1.0)
+        step(sync)
     assert [one.id for one in waiting_commands(work)] == [second]
     assert claims.find(third) is None
 
@@ -223,13 +237,13 @@ def test_a_command_that_another_host_has_answered_is_not_taken_again(tmp_path: P
     directory = host(tmp_path, "a", bucket)
     work = runner_copy(directory)
     identity = send_command(directory, "redump", arguments={"tables": ["d.t"]})
-    RunnerSync(work, bucket, None)._lease.give_back({}, 0)
+    runner_sync_of(work, bucket)._lease.give_back({}, 0)
     assert [one.id for one in waiting_commands(work)] == [identity]
     elsewhere = runner_copy(host(tmp_path, "b", bucket))
-    other = RunnerSync(elsewhere, bucket, None)
+    other = runner_sync_of(elsewhere, bucket)
     keep_answered(elsewhere.inbox / f"{identity}.json", "done", identity)
     other.close()
-    RunnerSync(work, bucket, None).close()
+    runner_sync_of(work, bucket).close()
     assert waiting_commands(work) == []
 
 
@@ -243,32 +257,158 @@ def test_a_silence_is_in_force_on_all_hosts_until_it_ends(
         host(tmp_path, "c", bucket),
     )
     made = add_silence(there, "1h", "known")
-    sync._renew(1.0)
+    step(sync)
     refresh(third)
     assert [one.id for one in silences(work)] == [one.id for one in silences(third)] == [made.id]
     end_silence(third, made.id)
-    sync._renew(1.0)
+    step(sync)
     step(sync)
     refresh(there)
     assert silences(work) == silences(there) == []
 
 
-def test_a_runner_that_has_lost_its_lease_creates_nothing(
-    tmp_path: Path, bucket: LocalFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if it does not know yet: it looks before each commit if the lease may have run out."""
-    monkeypatch.setattr(runner_sync, "_GRACE_S", -3.9)  # valid for a tenth of a second
-    sync = RunnerSync(runner_copy(host(tmp_path, "a", bucket)), bucket, None)
-    ledger = LedgerFolder(
-        bucket / "ledger", LocalFolder(tmp_path / "a" / "ledger"), {}, sync.require_lease, sync.committed
-    )
+def robbed(sync: RunnerSync, bucket: LocalFolder) -> None:
+    """Another runner takes the lease of one that stood still for long."""
+    seen = seen_lease(bucket)
+    assert seen is not None
+    bucket.write(LEASE, replace(seen.record, holder="another").text)
+    sync._renewed_s -= 3600.0
+
+
+def test_a_runner_that_has_lost_its_lease_writes_nothing(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
+    """Even if it does not know yet: no epoch, no file, nothing at its end."""
+    work = runner_copy(Directory(tmp_path / "a" / "shop")).root
+    ledger = LedgerFolder(bucket / "ledger", LocalFolder(work / "ledger"), {}, sync.await_lease, sync.committed)
+    (work / "controls.json").write_text("old")
     assert ledger.create("epoch-1.json", b"1")
-    other = RunnerSync(runner_copy(host(tmp_path, "b", bucket)), bucket, None)
-    monkeypatch.setattr(runner_sync, "_GRACE_S", -100.0)  # any time is too long
+    step(sync)
+    bucket.write("controls.json", b"of the other runner")
+    robbed(sync, bucket)
+    (work / "controls.json").write_text("late")
+    (work / "alerts.json").write_text("late")
     with pytest.raises(PipelineHeldError):
         ledger.create("epoch-2.json", b"2")
-    assert bucket.find("ledger/epoch-2.json") is None
-    other.close()
+    with pytest.raises(PipelineHeldError):
+        sync._upload()
+    sync.close()
+    assert bucket.read("controls.json") == b"of the other runner"
+    assert bucket.find("alerts.json") is bucket.find("ledger/epoch-2.json") is None
+
+
+def test_a_commit_waits_for_a_store_that_is_away(
+    bucket: LocalFolder, sync: RunnerSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent, so nothing is unknown. At the end of the run it gives up."""
+    replaces, answers = LocalFolder.replace, iter([False, False])
+
+    def away(self: LocalFolder, name: str, content: bytes, tag: str) -> str:
+        if not next(answers, True):
+            raise StoreAwayError("no answer")
+        return replaces(self, name, content, tag)
+
+    monkeypatch.setattr(LocalFolder, "replace", away)
+    monkeypatch.setattr(runner_sync, "_RETRY_S", 0.01)
+    sync._renewed_s -= 3600.0
+    sync.await_lease()
+    answers = iter([False] * 3)
+    sync._renewed_s -= 3600.0
+    monkeypatch.setattr(sync, "_gives_up", lambda: True)
+    with pytest.raises(StoreAwayError):
+        sync.await_lease()
+    with pytest.raises(StoreAwayError):
+        sync.report()
+
+
+def test_nothing_else_below_the_url_is_touched(tmp_path: Path, bucket: LocalFolder) -> None:
+    """A lake, the state of another pipeline, a note of somebody: neither copied nor deleted."""
+    others = ["lake/d/t/part-1.parquet", "crm/ledger/epoch-0.json", "crm/lease.json", "README.md", "verify/notes.txt"]
+    for name in others:
+        bucket.write(name, b"another's")
+    sync = runner_sync_of(runner_copy(host(tmp_path, "a", bucket)), bucket)
+    step(sync)
+    refresh(host(tmp_path, "b", bucket))
+    sync.close()
+    assert all(bucket.read(name) == b"another's" for name in others)
+    assert not [path for path in tmp_path.rglob("*.parquet") if "bucket" not in path.parts]
+
+
+def test_a_copy_that_somebody_damaged_is_mended(tmp_path: Path, bucket: LocalFolder) -> None:
+    """The bucket keeps what it has: files of the copy that are gone, empty, or too many."""
+    for name in ("silences/s.json", "ledger/epoch-00000001.json", "journal/r1.jsonl", "verify/t.json"):
+        bucket.write(name, b"{}")
+    work = runner_copy(host(tmp_path, "a", bucket))
+    runner_sync_of(work, bucket).close()
+    (work.root / "silences" / "s.json").write_bytes(b"")
+    (work.root / "ledger" / "epoch-00000001.json").write_bytes(b"")
+    (work.root / "journal" / "r1.jsonl").unlink()
+    (work.root / "verify" / "t.json").unlink()
+    for name in ("controls.json", "ledger/epoch-00000000.json", "journal/r0.jsonl", "verify/old.json"):
+        (work.root / name).write_bytes(b"of weeks ago")
+    sync = runner_sync_of(work, bucket)
+    step(sync)
+    sync.close()
+    assert sorted(one.name for one in bucket.below() if one.name != LEASE) == [
+        "journal/r1.jsonl",
+        "ledger/epoch-00000001.json",
+        "silences/s.json",
+        "verify/t.json",
+    ]
+    assert {bucket.read(one.name) for one in bucket.below() if one.name != LEASE} == {b"{}"}
+    assert (work.root / "ledger" / "epoch-00000001.json").read_bytes() == b"{}"
+    assert not (work.root / "controls.json").exists()
+
+
+def test_commands_are_taken_as_they_were_sent(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
+    """From several hosts, whatever their numbers."""
+    work = runner_copy(Directory(tmp_path / "a" / "shop"))
+    hosts = [host(tmp_path, name, bucket) for name in "bcd"]
+    for _ in range(7):
+        send_command(hosts[2], "redump", arguments={"tables": ["d.first"]})
+    sent = [send_command(hosts[n % 2], "redump", arguments={"tables": [f"d.t{n}"]}) for n in range(20)]
+    step(sync)
+    assert [one.id for one in waiting_commands(work)][7:] == sent
+
+
+def test_a_withdrawal_whose_answer_was_lost_can_be_repeated(
+    tmp_path: Path, bucket: LocalFolder, sync: RunnerSync
+) -> None:
+    """And if nobody repeats it, the runner refuses the command for it."""
+    work, there = runner_copy(Directory(tmp_path / "a" / "shop")), host(tmp_path, "b", bucket)
+    first, second = (send_command(there, "redump", arguments={"tables": [name]}) for name in ("d.t", "d.u"))
+
+    def away(*_: object) -> None:
+        raise TransientError("no answer")
+
+    for identity in (first, second):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("engine.pipeline.command_queue.leave", away)
+            with pytest.raises(TransientError):
+                withdraw(there, identity, actor="ada")
+    withdraw(there, first, actor="ada")
+    step(sync)
+    assert [one.id for one in waiting_commands(work)] == [second]
+    assert "ada withdrew it" in claim_for_run(work.inbox / f"{second}.json")
+
+
+def test_readers_meet_no_epoch_without_those_before_it(
+    tmp_path: Path, bucket: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when a download fails half-way."""
+    names = ["ledger/state-00000200.json", *(f"ledger/epoch-{number:08d}.json" for number in range(201, 211))]
+    for name in names:
+        bucket.write(name, b"{}")
+    reads = LocalFolder.read
+
+    def away(self: LocalFolder, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        if name.endswith("205.json"):
+            raise StoreAwayError("no answer")
+        return reads(self, name, offset, length)
+
+    monkeypatch.setattr(LocalFolder, "read", away)
+    with pytest.raises(TransientError):
+        refresh(host(tmp_path, "b", bucket))
+    there = sorted(path.name for path in (tmp_path / "b" / "shop" / "ledger").iterdir())
+    assert there == [f"epoch-{number:08d}.json" for number in range(201, 205)] + ["state-00000200.json"]
 
 
 def test_a_ledger_reads_from_the_copy_what_has_not_changed(tmp_path: Path, bucket: LocalFolder) -> None:
@@ -297,6 +437,9 @@ def test_a_store_that_is_away_is_named(tmp_path: Path, bucket: LocalFolder, monk
         raise StoreAwayError("no answer")
 
     monkeypatch.setattr(LocalFolder, "write", away)
+    assert not is_current(there)
+    refresh(there)
+    assert is_current(there)
     with pytest.raises(TransientError, match="cannot be reached: no answer"):
         send_command(there, "stop")
     assert waiting_commands(there) == []
@@ -313,7 +456,7 @@ def test_a_url_stands_for_the_spec_of_its_pipeline(tmp_path: Path, monkeypatch: 
         local_spec(Path("s3://bucket/pipelines/shop"))
     where.spec.unlink()
     place = tmp_path / "bucket"
-    monkeypatch.setattr("engine.pipeline.remote_state.place.folder_at", lambda _url: LocalFolder(place))
+    monkeypatch.setattr("engine.pipeline.remote_state.place.folder_at", lambda *_, **_more: LocalFolder(place))
     with pytest.raises(SpecError, match=r"s3://bucket/pipelines/shop has no pipeline"):
         local_spec(Path("s3://bucket/pipelines/shop"))
     LocalFolder(place).write("pipeline.toml", b"name")

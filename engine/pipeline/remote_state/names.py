@@ -1,0 +1,35 @@
+"""Which files below the URL of a state are a pipeline's state, and who writes them.
+
+Nothing else below it is read, copied or deleted: it may be a lake, or the state of another pipeline.
+"""
+
+LEASE, SPEC = "lease.json", "pipeline.toml"
+LEDGER, JOURNAL, TAIL, INBOX = "ledger", "journal", "journal-tail", "inbox"
+RUNNER_FILES = ("alerts.json", "controls.json", "parked.json", "space.json")
+RUNNER_FOLDERS = ("verify", "maintenance")
+"""With the folders in them."""
+ANSWERS = ("inbox/done", "inbox/refused", "inbox/claims")
+OPERATORS = ("acknowledged", "silences", "inbox/withdrawn")
+"""Folders whose files operators write, besides commands."""
+
+
+def is_copied(name: str) -> bool:
+    """Whether a file of the bucket belongs into the copies of hosts, under its name."""
+    folder, _, own = name.rpartition("/")
+    if own.startswith(".") or {"", ".", ".."} & set(name.split("/")):
+        return False
+    return is_runners(name) or folder in (LEDGER, JOURNAL, INBOX, *OPERATORS)
+
+
+def is_runners(name: str) -> bool:
+    """Whether a runner writes and deletes a file, but for its ledger and its journals, which have ways of their own."""
+    folder, _, own = name.rpartition("/")
+    if name in RUNNER_FILES or folder in ANSWERS:
+        return True
+    return folder.partition("/")[0] in RUNNER_FOLDERS and own.endswith(".json")
+
+
+def is_piece(name: str) -> bool:
+    """Whether a file is a piece of a journal's end (`journal_tail`)."""
+    parts = name.split("/")
+    return len(parts) == 3 and parts[0] == TAIL and parts[2].isdigit() and parts[1] not in ("", ".", "..")
