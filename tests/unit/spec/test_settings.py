@@ -294,6 +294,35 @@ def test_a_place_that_cannot_be_a_lake_is_refused(sink: str, message: str) -> No
         parse(GOOD.replace('path = "lake"', sink), SPEC)
 
 
+STATE = 'state = "{}"\n'
+
+
+def test_a_state_may_be_in_a_bucket() -> None:
+    """Beside the lake, or with a lake in a folder that all hosts share."""
+    spec = parse(STATE.format("s3://bucket/pipelines/shop/") + GOOD.replace('"lake"', '"s3://bucket/lake"'), SPEC)
+    assert spec.state == "s3://bucket/pipelines/shop"
+    assert parse(STATE.format("s3://bucket/shop") + GOOD.replace('"lake"', '"/lake"'), SPEC).state is not None
+    assert parse(GOOD, SPEC).state is None
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "message"),
+    [
+        ("/a/folder", "/lake", "only folders and s3:// URLs are possible"),
+        ("s3://user:secret@bucket/shop", "/lake", "credentials are never in a spec"),
+        ("s3://bucket/shop", "lake", "a sink with a relative path: lake"),
+        ("s3://bucket/shop", "s3://bucket/shop/lake", "its state and a sink in one place"),
+        ("s3://bucket/shop", "s3://bucket/shop", "its state and a sink in one place"),
+        ("s3://bucket/lake/state", "s3://bucket/lake", "its state and a sink in one place"),
+        ("s3://bucket", "s3://bucket/lake", "its state and a sink in one place"),
+    ],
+)
+def test_a_state_that_others_could_not_share_is_refused(state: str, path: str, message: str) -> None:
+    """With the reason."""
+    with pytest.raises(SpecError, match=re.escape(message)):
+        parse(STATE.format(state) + GOOD.replace('"lake"', f'"{path}"'), SPEC)
+
+
 PARQUET = '\n[[sinks]]\nname = "files"\ntype = "parquet"\npath = "{}"\n'
 
 

@@ -16,6 +16,7 @@ from engine.journal import Entry, Journal, entry_from
 from engine.journal.alert_events import AlertCleared
 from engine.journal.events import RunState
 from engine.pipeline.command_file import send_command
+from engine.pipeline.remote_state.place import note_state
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec.alert_settings import Alerts as Settings
 from engine.status.status import status
@@ -302,3 +303,15 @@ def test_a_watchdog_that_is_not_responsible_leaves_the_decision_to_another(
     assert read_record(home.where).down == ""
     dog = home.watchdog()
     until(lambda: bool(home.launched), dog.look)
+
+
+def test_nothing_is_said_of_a_pipeline_whose_copy_is_old(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state is in a bucket, which this host does not reach: the runner may be well."""
+    home.gone()
+    note_state(home.where, "s3://bucket/shop")
+    monkeypatch.setattr("engine.pipeline.remote_state.spec_url.follow", lambda *_: None)
+    home.watchdog().look()
+    assert read_alerts(home.where) == []
+    note_state(home.where, None)
+    home.watchdog().look()
+    assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]
