@@ -46,6 +46,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "cli/watching.py::watch": (1, INPUT),
     "pipeline/command_queue.py::withdraw": (3, INPUT),
     "pipeline/command_queue.py::_withdraw": (1, INPUT),
+    "pipeline/command_queue.py::_withdraw_remotely": (1, INPUT),
     "decode/binary_json_text.py::malformed": (1, REPORT),
     "decode/binlog_events.py::refuse_unknown": (
         2,
@@ -153,7 +154,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "run/redump/executor.py::RedumpExecutor._start": (1, INPUT),
     "capture/redump_requests.py::redump_from": (1, INPUT),
     "capture/redump_requests.py::chunk_ranges": (1, INPUT),
-    "run/lifecycle/runner.py::_link_spec": (1, INPUT),
+    "run/lifecycle/workplace.py::link_spec": (1, INPUT),
     "run/lifecycle/runner.py::_LockedRun._require_success": (
         1,
         ("test_start_hints.py::test_what_is_refused_continues_as_the_hint_says",),
@@ -282,7 +283,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_further_sinks.py::test_a_sink_that_was_stopped_joins_again_as_the_hint_says",),
     ),
     "destination/sink_opening.py::_no_rows": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
-    "spec/further_sinks.py::below": (2, INPUT),
+    "spec/further_sinks.py::below": (1, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
     "destination/parquet/parquet_table.py::ParquetTable._check_owner": (1, INPUT),
     "destination/parquet/parquet_table.py::ParquetTable.check_free": (1, INPUT),

@@ -15,12 +15,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError
 from engine.pipeline.directory import Directory
+from engine.pipeline.remote_state.command_download import take_commands
 from engine.pipeline.remote_state.journal_tail import JournalUpload
 from engine.pipeline.remote_state.lease import take_lease
 from engine.pipeline.remote_state.names import ANSWERS, INBOX, JOURNAL, OPERATORS, is_copied, is_runners
@@ -35,18 +34,6 @@ _UPLOAD_BUSY_S, _UPLOAD_IDLE_S = 4.0, 60.0
 _BUSY_FOR_S = 30.0
 _TICK_S = 0.2
 _RETRY_S = 1.0
-
-
-@dataclass(frozen=True)
-class _Command:
-    """A command that waits in the bucket."""
-
-    sent_s: float
-    """When it was written, by the store's clock."""
-    place: int
-    """Its place among the commands of its host."""
-    name: str
-    content: bytes
 
 
 class RunnerSync:
@@ -87,7 +74,7 @@ class RunnerSync:
             self._journal = JournalUpload(copy.root / JOURNAL, state, entries)
             self.ledger_tags = self._files.tags("ledger/")
             """The tags of the ledger's files as the copy has them."""
-            self._take_commands()
+            take_commands(self._state / INBOX, self._copy.root, self._files)
             self._is_complete = True
         except BaseException:
             self.close()
@@ -234,61 +221,11 @@ class RunnerSync:
 
     def _take_orders(self) -> None:
         orders = self._lease.orders
-        self._take_commands()
+        take_commands(self._state / INBOX, self._copy.root, self._files)
         self._files.download(lambda name: name.startswith(OPERATORS) and is_copied(name))
         self._taken_orders = orders
         self.committed()  # their answers are uploaded soon
 
-    def _take_commands(self) -> None:
-        """Take the commands in the order in which they were sent."""
-        inbox = self._state / INBOX
-        entries = [entry for entry in inbox.entries() if entry.name.endswith(".json")]
-        commands = []
-        for entry in entries:
-            if not self._files.has(f"{INBOX}/{entry.name}"):
-                with suppress(FileNotFoundError):
-                    content = inbox.read(entry.name)
-                    commands.append(_Command(entry.changed_s, _place(content), entry.name, content))
-        for command in sorted(commands, key=lambda one: (one.sent_s, one.place)):
-            self._take_command(inbox, command)
-        waiting = {entry.name for entry in entries}
-        for path in sorted((self._copy.root / INBOX).glob("*.json")):
-            if path.name not in waiting:
-                self._files.forget(f"{INBOX}/{path.name}")  # a runner of another host has answered it
-
-    def _take_command(self, inbox: Folder, command: _Command) -> None:
-        """Claim a command in the bucket, as `pipeline.command_queue` has it, and put it into the copy.
-
-        One that was withdrawn is taken with that claim, for which the intake refuses it.
-        """
-        claim = f"claims/{Path(command.name).stem}"
-        content = _stamped(command.content)
-        if inbox.create(claim, command.content):
-            if inbox.find(command.name) is None:  # it was withdrawn, and the claim for that is gone already
-                inbox.delete([claim])
-                return
-            self._files.take(f"{INBOX}/{claim}", content)
-        else:
-            with suppress(FileNotFoundError):
-                self._files.take(f"{INBOX}/{claim}", inbox.read(claim))
-        self._files.take(f"{INBOX}/{command.name}", content)
-
 
 def _is_command(name: str) -> bool:
     return name.rpartition("/")[0] == INBOX
-
-
-def _place(content: bytes) -> int:
-    with suppress(ValueError, AttributeError):
-        place = json.loads(content).get("seq")
-        return place if isinstance(place, int) else 0
-    return 0
-
-
-def _stamped(content: bytes) -> bytes:
-    """A command with its place among those that this runner takes: hosts count for themselves."""
-    with suppress(ValueError, TypeError):
-        record = json.loads(content)
-        if isinstance(record, dict):
-            return json.dumps({**record, "seq": int(clock.monotonic_s() * 1e9)}, indent=1).encode()
-    return content

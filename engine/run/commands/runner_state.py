@@ -60,6 +60,11 @@ class RunnerState:
         with suppress(IllegalEventError):  # already paused, or ending
             self.apply("pause", reason)
 
+    def stop_unless_ending(self, reason: str) -> None:
+        """Stop the run, if it does not end already."""
+        with suppress(IllegalEventError):
+            self.apply("stop", reason)
+
     def disk_full(self, reason: str) -> None:
         """Journal a pause until files can be written. The state itself stays as operators set it."""
         if self.running:

@@ -26,7 +26,6 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.pipeline.directory import new_run
-from engine.pipeline.state_machines import IllegalEventError
 from engine.run.lifecycle.destination_check import ask_store, require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
@@ -116,7 +115,8 @@ class _LockedRun:
         self._parts.control.thread.start()
         sync = self._parts.place.sync
         if sync is not None:
-            sync.start(self._stop_for_another, lambda: self._state.stopping)
+            stops = partial(self._state.stop_unless_ending, "another runner has taken the pipeline")
+            sync.start(stops, lambda: self._state.stopping)
         try:
             self._parts.notifier.connect()
             self._work()
@@ -125,10 +125,6 @@ class _LockedRun:
             raise
         finally:
             self._end(error)
-
-    def _stop_for_another(self) -> None:
-        with suppress(IllegalEventError):  # it ends already
-            self._state.apply("stop", "another runner has taken the pipeline")
 
     def _end(self, error: BaseException | None) -> None:
         record = None

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.base.durable import write_atomically
 from engine.base.errors import PipelineHeldError
 from engine.pipeline import pipeline_lock
 from engine.pipeline.directory import Directory
-from engine.pipeline.pipeline_lock import held
+from engine.pipeline.pipeline_lock import held, standing_by
 from engine.pipeline.saved_lists import read_standbys
 
 
@@ -93,8 +93,11 @@ def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
     taken = threading.Event()
 
     def stand_by() -> None:
-        with held(directory, standby=True, report=why.append):
-            taken.set()
+        with ExitStack() as waiting:
+            waiting.enter_context(standing_by(directory))
+            with held(directory, standby=True, report=why.append):
+                waiting.close()
+                taken.set()
 
     with beating(directory):
         thread = threading.Thread(target=stand_by)

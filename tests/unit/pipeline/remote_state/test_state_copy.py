@@ -332,7 +332,7 @@ def test_nothing_else_below_the_url_is_touched(tmp_path: Path, bucket: LocalFold
     assert not [path for path in tmp_path.rglob("*.parquet") if "bucket" not in path.parts]
 
 
-def test_a_copy_that_somebody_damaged_is_mended(tmp_path: Path, bucket: LocalFolder) -> None:
+def test_a_copy_that_somebody_damaged_is_made_whole(tmp_path: Path, bucket: LocalFolder) -> None:
     """The bucket keeps what it has: files of the copy that are gone, empty, or too many."""
     for name in ("silences/s.json", "ledger/epoch-00000001.json", "journal/r1.jsonl", "verify/t.json"):
         bucket.write(name, b"{}")
