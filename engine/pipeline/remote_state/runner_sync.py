@@ -61,6 +61,8 @@ class RunnerSync:
         self._uploaded_s = clock.monotonic_s()
         self._answered_ns = 0
         self._renewing = threading.Lock()
+        self._moving = threading.Event()
+        """Set when files are moved no more, but for the last time."""
         self._closing = threading.Event()
         self._renewer = threading.Thread(target=self._renew_on, name="lease", daemon=True)
         self._mover = threading.Thread(target=self._move_on, name="remote state", daemon=True)
@@ -125,8 +127,8 @@ class RunnerSync:
 
     def close(self) -> None:
         """Upload what is left, and give the lease back. A store that is away gets nothing of it."""
+        self._moving.set()
         if self._mover.is_alive():
-            self._closing.set()
             self._mover.join()
         if self.held_error is None and self._is_complete:
             self._attempt("upload", self._upload)
@@ -146,7 +148,7 @@ class RunnerSync:
                 self._attempt("lease", self._renew)
 
     def _move_on(self) -> None:
-        while not self._closing.wait(_TICK_S) and self.held_error is None:
+        while not self._moving.wait(_TICK_S) and self.held_error is None:
             if self._lease.orders != self._taken_orders:
                 self._attempt("orders", self._take_orders)
             every_s = _UPLOAD_BUSY_S if self._is_busy else _UPLOAD_IDLE_S
