@@ -156,7 +156,9 @@ def _disk(directory: Directory) -> DiskStatus | None:
     if measurement is None:
         return None
     measured, space = measurement
-    return DiskStatus(measured, space.free_bytes, space.total_bytes, space.growth_per_day, space.full_in_s)
+    return DiskStatus(
+        measured, space.folder, space.free_bytes, space.total_bytes, space.growth_per_day, space.full_in_s
+    )
 
 
 def _sizes(directory: Directory) -> FileSizes:

@@ -107,9 +107,11 @@ class BinlogStatus:
 
 @dataclass(frozen=True)
 class DiskStatus:
-    """The destination's disk, as last measured in this run."""
+    """The disk that fills, as last measured in this run."""
 
     measured: str
+    folder: str
+    """On it: the destination, or the pipeline's folder if the destination is in a bucket."""
     free_bytes: int
     total_bytes: int
     growth_per_day: float | None

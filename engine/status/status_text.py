@@ -141,7 +141,7 @@ def _print_files(out: Console, now: Status) -> None:
     if disk := now.disk:
         when = "" if disk.full_in_s is None else f", full in {duration(disk.full_in_s)} at the growth of the last day"
         free, total = disk.free_bytes / 1e9, disk.total_bytes / 1e9
-        out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
+        out.print(f"the disk of {disk.folder}: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
 
 
 def _print_waits(out: Console, now: Status) -> None:
