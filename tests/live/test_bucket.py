@@ -105,7 +105,13 @@ def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
     """Away, then refusing the credentials, then away at a start: each is shown, an alert, and over by itself."""
     seed_table(server, database, "orders", 300)
     pipeline = new_pipeline(
-        server, database, poll=0.2, merge=0.5, environment=CREDENTIALS, more="[alerts]\nfor_s = 1.0\n"
+        server,
+        database,
+        poll=0.2,
+        merge=0.5,
+        spark='master = "local[2]"',
+        environment=CREDENTIALS,
+        more="[alerts]\nfor_s = 1.0\n",
     )
     in_bucket(pipeline, faults)
     faults.fault = lambda _method, _path: "dropped"

@@ -5,6 +5,9 @@ from contextlib import suppress
 
 from engine.store.folder import FileEntry, Folder
 
+Creation = Callable[[], bool]
+"""Creates a file. Returns False if the name is taken by other content."""
+
 
 class LedgerFolder:
     """The part of a `Folder` that the ledger uses.
@@ -14,23 +17,17 @@ class LedgerFolder:
     """
 
     def __init__(
-        self,
-        state: Folder,
-        copy: Folder,
-        tags: Mapping[str, str],
-        await_lease: Callable[[], None],
-        committed: Callable[[], None],
+        self, state: Folder, copy: Folder, tags: Mapping[str, str], commit: Callable[[Creation], bool]
     ) -> None:
         """tags: of the files in the copy, as it was downloaded.
 
-        await_lease, committed: called before and after each creation.
+        commit: carries out each creation; it waits for a store that is away (`runner_sync`).
         """
         self._state = state
         self._copy = copy
         self._tags = dict(tags)
         self._unchanged: set[str] = set()
-        self._await_lease = await_lease
-        self._committed = committed
+        self._commit = commit
 
     @property
     def url(self) -> str:
@@ -62,11 +59,9 @@ class LedgerFolder:
 
         A runner that has lost its lease unawares makes nothing: as a late newcomer, it would end the one that has it.
         """
-        self._await_lease()
-        if not self._state.create(name, content):
+        if not self._commit(lambda: self._state.create(name, content)):
             return False
         self._write_copy(name, content)
-        self._committed()
         return True
 
     def write(self, name: str, content: bytes) -> None:

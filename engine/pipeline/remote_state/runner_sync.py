@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.pipeline.directory import Directory
 from engine.pipeline.remote_state.command_download import take_commands
 from engine.pipeline.remote_state.journal_tail import JournalUpload
@@ -104,26 +105,25 @@ class RunnerSync:
             self.held_error = error
             self._lost()
 
-    def committed(self) -> None:
-        """Note that an epoch was committed."""
-        self._committed_s = clock.monotonic_s()
+    def commit(self, create: Callable[[], bool]) -> bool:
+        """The result of a creation, repeated while the store is away, until the run ends. It decides by its content.
 
-    def await_lease(self) -> None:
-        """Renew the lease if it may have run out. Waits for a store that is away, until the run ends.
-
-        Raises PipelineHeldError if another runner has the pipeline; errors of `Folder` once the run ends.
+        The lease is renewed before it if it may have run out. Raises PipelineHeldError if another runner has the
+        pipeline; errors of `Folder` once the run ends.
         """
         while True:
             try:
                 self._require_lease()
-            except OSError as error:
+                created = create()
+            except (StoreAwayError, StoreAccessError) as error:
                 self.errors["commit"] = error
                 if self._gives_up():
                     raise
                 clock.sleep(_RETRY_S)
             else:
                 self.errors.pop("commit", None)
-                return
+                self._committed_s = clock.monotonic_s()
+                return created
 
     def close(self) -> None:
         """Upload what is left, and give the lease back. A store that is away gets nothing of it."""
@@ -226,7 +226,7 @@ class RunnerSync:
         take_commands(self._state / INBOX, self._copy.root, self._files)
         self._files.download(lambda name: name.startswith(OPERATORS) and is_copied(name))
         self._taken_orders = orders
-        self.committed()  # their answers are uploaded soon
+        self._committed_s = clock.monotonic_s()  # their answers are uploaded soon
 
 
 def _is_command(name: str) -> bool:

@@ -74,9 +74,7 @@ def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None
         waiting.close()
         with reaching(state):
             spec = _spec_of_takeover(spec, spec_file, state, copy, before, waited=standby is not None)
-        ledger = LedgerFolder(
-            state / "ledger", LocalFolder(copy.ledger), sync.ledger_tags, sync.await_lease, sync.committed
-        )
+        ledger = LedgerFolder(state / "ledger", LocalFolder(copy.ledger), sync.ledger_tags, sync.commit)
         yield Workplace(spec, directory, copy, ledger, opens, sync, state)
 
 

@@ -278,7 +278,7 @@ def robbed(sync: RunnerSync, bucket: LocalFolder) -> None:
 def test_a_runner_that_has_lost_its_lease_writes_nothing(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
     """Even if it does not know yet: no epoch, no file, nothing at its end."""
     work = runner_copy(Directory(tmp_path / "a" / "shop")).root
-    ledger = LedgerFolder(bucket / "ledger", LocalFolder(work / "ledger"), {}, sync.await_lease, sync.committed)
+    ledger = LedgerFolder(bucket / "ledger", LocalFolder(work / "ledger"), {}, sync.commit)
     (work / "controls.json").write_text("old")
     assert ledger.create("epoch-1.json", b"1")
     step(sync)
@@ -298,7 +298,7 @@ def test_a_runner_that_has_lost_its_lease_writes_nothing(tmp_path: Path, bucket:
 def test_a_commit_waits_for_a_store_that_is_away(
     bucket: LocalFolder, sync: RunnerSync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing was sent, so nothing is unknown. At the end of the run it gives up."""
+    """It is repeated with the same content, which decides. At the end of the run it gives up."""
     replaces, answers = LocalFolder.replace, iter([False, False])
 
     def away(self: LocalFolder, name: str, content: bytes, tag: str) -> str:
@@ -309,12 +309,20 @@ def test_a_commit_waits_for_a_store_that_is_away(
     monkeypatch.setattr(LocalFolder, "replace", away)
     monkeypatch.setattr(runner_sync, "_RETRY_S", 0.01)
     sync._renewed_s -= 3600.0
-    sync.await_lease()
+    assert sync.commit(lambda: True)
+    lost = iter([True])
+
+    def create() -> bool:
+        if next(lost, False):
+            raise StoreAwayError("the answer was lost")
+        return bucket.create("ledger/epoch-1.json", b"1")
+
+    assert sync.commit(create)
     answers = iter([False] * 3)
     sync._renewed_s -= 3600.0
     monkeypatch.setattr(sync, "_gives_up", lambda: True)
     with pytest.raises(StoreAwayError):
-        sync.await_lease()
+        sync.commit(lambda: True)
     with pytest.raises(StoreAwayError):
         sync.report()
 
@@ -420,7 +428,7 @@ def test_a_ledger_reads_from_the_copy_what_has_not_changed(tmp_path: Path, bucke
     local = LocalFolder(tmp_path / "copy" / "ledger")
     local.write("epoch-1.json", b"of the copy")
     bucket.write("ledger/epoch-2.json", b"of the bucket")
-    ledger = LedgerFolder(bucket / "ledger", local, copy.tags("ledger/"), lambda: None, lambda: None)
+    ledger = LedgerFolder(bucket / "ledger", local, copy.tags("ledger/"), lambda create: create())
     assert [one.name for one in ledger.entries("epoch-")] == ["epoch-1.json", "epoch-2.json"]
     assert [ledger.read(f"epoch-{number}.json") for number in (1, 2)] == [b"of the copy", b"of the bucket"]
     ledger.write("epoch-1.json", b"3")
