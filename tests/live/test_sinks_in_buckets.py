@@ -20,6 +20,9 @@ from tests.servers.bucket import CREDENTIALS
 from tests.support.parquet import log_table
 from tests.support.store_faults import StoreFaults
 
+OWN = 'master = "local[2]"'
+"""A session with the test's own environment, which has the credentials."""
+
 
 def _place(name: str, proxy: StoreFaults, *, bucket: bool) -> str:
     """The lines of a sink's place."""
@@ -43,7 +46,15 @@ def test_plain_files_are_in_a_bucket(
 ) -> None:
     """Copied and followed by a runner that is killed, while requests are refused and answers are lost."""
     seed_table(server, database, "orders", 3_000)
-    pipeline = new_pipeline(server, database, kind="parquet", chunk_rows=500, merge=0.5, environment=CREDENTIALS)
+    pipeline = new_pipeline(
+        server,
+        database,
+        kind="parquet",
+        chunk_rows=500,
+        merge=0.5,
+        spark=OWN,
+        environment=CREDENTIALS,
+    )
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace('path = "lake"', _place("plain", faults, bucket=True)))
     checked = pipeline.command("check")
@@ -70,7 +81,7 @@ def test_one_sink_is_in_a_bucket(
     seed_table(server, database, "orders", 2_000)
     further = f'[[sinks]]\nname = "files"\ntype = "parquet"\n{_place("files", faults, bucket=not delta)}\n'
     pipeline = new_pipeline(
-        server, database, chunk_rows=500, poll=0.2, merge=0.5, environment=CREDENTIALS, more=further
+        server, database, chunk_rows=500, poll=0.2, merge=0.5, spark=OWN, environment=CREDENTIALS, more=further
     )
     if delta:
         text = pipeline.spec.read_text()
