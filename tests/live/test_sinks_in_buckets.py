@@ -28,7 +28,7 @@ def _place(name: str, proxy: StoreFaults, *, bucket: bool) -> str:
     """The lines of a sink's place."""
     if not bucket:
         return f'path = "{name}"'
-    return f'path = "s3://lake/{name}"\nendpoint = "http://127.0.0.1:{proxy.port}"\nregion = "us-east-1"'
+    return f'path = "s3://lake/{proxy.port}/{name}"\nendpoint = "http://127.0.0.1:{proxy.port}"\nregion = "us-east-1"'
 
 
 def _assert_files(pipeline: Pipeline, server: Server, sink: Sink, copy: Path) -> None:
