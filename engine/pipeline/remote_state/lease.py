@@ -1,8 +1,8 @@
 """The lease: which runner has a pipeline whose state is in a bucket, and that it lives.
 
 One file, which only conditional puts replace. Whoever holds the lease replaces it every few seconds (`renew`). Nobody
-compares clocks: a runner that wants the lease watches its tag, and takes it when the tag has not changed for as long as
-the holder said (`valid_s`). Of two that take it, one succeeds. A holder that was stopped meanwhile finds another's
+compares clocks: a runner that wants the lease watches it, and takes it when it was not renewed for as long as the
+holder said (`valid_s`). Of two that take it, one succeeds. A holder that was stopped meanwhile finds another's
 lease when it renews its own, and ends. Until then it can do no harm: it cannot commit (`ledger.store`), nor write to
 the destination (`destination.fence`), once the other has taken its term.
 
@@ -134,7 +134,7 @@ def take_lease(
     SpecError if the state is another pipeline's; errors of `Folder`.
     """
     own = LeaseRecord(uuid.uuid4().hex, pipeline, host, pid, processes.here(), valid_s)
-    told = ""
+    reported = ""
     while True:
         try:
             lease, holder = _attempt(state, own)
@@ -148,9 +148,9 @@ def take_lease(
                 raise _held(state, holder)
         if lease is not None:
             return lease
-        if why and waits is not None and why != told:
+        if why and waits is not None and why != reported:
             waits(why)
-            told = why
+            reported = why
         clock.sleep(_LOOK_S if why else 0.0)
 
 

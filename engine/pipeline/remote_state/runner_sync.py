@@ -205,10 +205,13 @@ class RunnerSync:
         self._require_lease()
         answered_ns = self._newest_answer_ns()
         changed = self._journal.upload()
-        names = [name for name in local_files(self._copy.root) if is_runners(name) or self._files.has(name)]
+        names = [name for name in local_files(self._copy.root) if is_runners(name) or self._is_taken_command(name)]
         changed += self._files.upload(names, lambda name: is_runners(name) or _is_command(name))
         self._uploads += changed
         self._answered_ns = answered_ns
+
+    def _is_taken_command(self, name: str) -> bool:
+        return _is_command(name) and self._files.has(name)
 
     def _has_answered(self) -> bool:
         return self._newest_answer_ns() > self._answered_ns

@@ -56,7 +56,8 @@ class StateCopy:
         wanted = [one for one in entries if (takes(one.name) or one.name in also) and not is_piece(one.name)]
         try:
             self._fetch([one for one in sorted(wanted, key=_order) if self._is_old(one)])
-            append_pieces(self._root / JOURNAL, self._state, (one for one in entries if is_piece(one.name)))
+            if takes(f"{JOURNAL}/any"):
+                append_pieces(self._root / JOURNAL, self._state, (one for one in entries if is_piece(one.name)))
             names = {one.name for one in entries}
             for name in [one for one in local_files(self._root) if one not in names and takes(one)]:
                 if name in self._notes or not (keeps_commands and _is_command(name)):

@@ -1,1 +1,1 @@
-"""Tests of a pipeline's state in a bucket, of which a folder takes the place."""
+"""Tests of a pipeline's state in a bucket, with a folder in place of the bucket."""

@@ -1,4 +1,4 @@
-"""Where a run works if its state is in a bucket, of which a folder takes the place."""
+"""Where a run works if its state is in a bucket, with a folder in place of the bucket."""
 
 from collections.abc import Callable
 from pathlib import Path
