@@ -168,6 +168,20 @@ def test_what_a_runner_writes_is_seen_elsewhere(tmp_path: Path, bucket: LocalFol
     assert not there.alerts.exists()
 
 
+def test_the_ledger_and_the_journals_are_not_uploaded_as_other_files(
+    tmp_path: Path, bucket: LocalFolder, sync: RunnerSync
+) -> None:
+    """They have ways of their own; a copy of the ledger that changes is no news."""
+    bucket.write("ledger/epoch-1.json", b"1")
+    sync._files.download()
+    work = runner_copy(Directory(tmp_path / "a" / "shop")).root
+    (work / "ledger" / "epoch-1.json").write_bytes(b"of the copy")
+    (work / "ledger" / "epoch-2.json").write_bytes(b"of the copy")
+    sync._upload()
+    assert bucket.read("ledger/epoch-1.json") == b"1"
+    assert bucket.find("ledger/epoch-2.json") is None
+
+
 def test_an_idle_pipeline_costs_a_watcher_one_request(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
     """And two when the runner has renewed its lease meanwhile."""
     there = host(tmp_path, "b", bucket)
