@@ -4,24 +4,20 @@ import gzip
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.alerting.silences import add_silence, end_silence, silences
 from engine.base import processes
-from engine.base.errors import PipelineHeldError, SpecError, TransientError
+from engine.base.errors import SpecError, TransientError
 from engine.base.store_errors import StoreAwayError
 from engine.journal.parts import path_of
 from engine.pipeline.command_file import send_command
-from engine.pipeline.command_queue import claim_for_run, keep_answered, waiting_commands, withdraw
+from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state import operator_copy, runner_sync
+from engine.pipeline.remote_state import operator_copy
 from engine.pipeline.remote_state.journal_tail import JournalUpload
-from engine.pipeline.remote_state.lease import seen_lease
 from engine.pipeline.remote_state.ledger_folder import LedgerFolder
 from engine.pipeline.remote_state.names import LEASE
 from engine.pipeline.remote_state.operator_copy import is_current, refresh
@@ -31,60 +27,7 @@ from engine.pipeline.remote_state.spec_url import local_spec
 from engine.pipeline.remote_state.state_copy import StateCopy
 from engine.store.folder import FileEntry
 from engine.store.local_folder import LocalFolder
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> LocalFolder:
-    """The folder of a state."""
-    return LocalFolder(tmp_path / "bucket")
-
-
-def host(tmp_path: Path, name: str, bucket: LocalFolder) -> Directory:
-    """A pipeline's directory on a host."""
-    directory = Directory(tmp_path / name / "shop")
-    note_state(directory, bucket.url)
-    return directory
-
-
-@pytest.fixture
-def sync(tmp_path: Path, bucket: LocalFolder) -> Iterator[RunnerSync]:
-    """The sync of a runner on host a, whose steps the test takes."""
-    found = runner_sync_of(runner_copy(host(tmp_path, "a", bucket)), bucket)
-    yield found
-    found.close()
-
-
-def runner_sync_of(copy: Directory, bucket: LocalFolder) -> RunnerSync:
-    """The sync of a runner; the test takes the steps of its mover."""
-    return RunnerSync(copy, bucket, bucket, "shop", None)
-
-
-@contextmanager
-def calls(*names: str) -> Iterator[list[str]]:
-    """The calls of these methods of folders."""
-    made: list[str] = []
-
-    def counted(name: str) -> Callable[..., object]:
-        method = getattr(LocalFolder, name)
-
-        def call(*args: object) -> object:
-            made.append(name)
-            return method(*args)
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in names:
-            patch.setattr(LocalFolder, name, counted(name))
-        yield made
-
-
-def step(sync: RunnerSync) -> None:
-    """What the threads do in some seconds."""
-    sync._renew()
-    sync._take_orders()
-    sync._upload()
-    sync._renew()
+from tests.unit.pipeline.remote_state.hosts import calls, host, runner_sync_of, step
 
 
 def test_files_come_change_and_go(tmp_path: Path, bucket: LocalFolder) -> None:
@@ -195,72 +138,6 @@ def test_an_idle_pipeline_costs_a_watcher_one_request(tmp_path: Path, bucket: Lo
     assert asked == ["find", "read"]
 
 
-def test_a_command_reaches_the_runner_and_its_answer_comes_back(
-    tmp_path: Path, bucket: LocalFolder, sync: RunnerSync
-) -> None:
-    """It waits in all copies until it is answered."""
-    work, there = runner_copy(Directory(tmp_path / "a" / "shop")), host(tmp_path, "b", bucket)
-    refresh(there)
-    identity = send_command(there, "redump", arguments={"tables": ["d.t"]})
-    assert [one.id for one in waiting_commands(there)] == [identity]
-    step(sync)
-    (waiting,) = waiting_commands(work)
-    assert (waiting.id, waiting.withdrawable) == (identity, False)
-    path = work.inbox / f"{identity}.json"
-    assert claim_for_run(path) == ""
-    step(sync)
-    refresh(there)
-    assert [one.withdrawable for one in waiting_commands(there)] == [False]
-    keep_answered(path, "done", identity)
-    step(sync)
-    step(sync)
-    refresh(there)
-    assert waiting_commands(there) == []
-    assert (there.inbox / "done" / f"{identity}.json").exists()
-    assert not [one.name for one in bucket.below() if one.name.startswith(("inbox/claims", f"inbox/{identity}"))]
-
-
-def test_a_withdrawn_command_is_never_taken(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
-    """One that the runner has claimed cannot be withdrawn any more."""
-    work, there = runner_copy(Directory(tmp_path / "a" / "shop")), host(tmp_path, "b", bucket)
-    first, second = (send_command(there, "redump", arguments={"tables": [name]}) for name in ("d.t", "d.u"))
-    withdraw(there, first)
-    step(sync)
-    assert [one.id for one in waiting_commands(work)] == [second]
-    with pytest.raises(SpecError, match="accepted"):
-        withdraw(there, second)
-    third = send_command(there, "redump", arguments={"tables": ["d.v"]})
-    claims = bucket / "inbox" / "claims"
-    with pytest.MonkeyPatch.context() as patch:  # the runner has read it, and claims it when all is over
-        create = LocalFolder.create
-
-        def late(self: LocalFolder, name: str, content: bytes) -> bool:
-            if name == f"claims/{third}" and content != b"":
-                patch.undo()
-                withdraw(there, third)
-            return create(self, name, content)
-
-        patch.setattr(LocalFolder, "create", late)
-        step(sync)
-    assert [one.id for one in waiting_commands(work)] == [second]
-    assert claims.find(third) is None
-
-
-def test_a_command_that_another_host_has_answered_is_not_taken_again(tmp_path: Path, bucket: LocalFolder) -> None:
-    """By a runner whose copy still has it."""
-    directory = host(tmp_path, "a", bucket)
-    work = runner_copy(directory)
-    identity = send_command(directory, "redump", arguments={"tables": ["d.t"]})
-    runner_sync_of(work, bucket)._lease.give_back({}, 0)
-    assert [one.id for one in waiting_commands(work)] == [identity]
-    elsewhere = runner_copy(host(tmp_path, "b", bucket))
-    other = runner_sync_of(elsewhere, bucket)
-    keep_answered(elsewhere.inbox / f"{identity}.json", "done", identity)
-    other.close()
-    runner_sync_of(work, bucket).close()
-    assert waiting_commands(work) == []
-
-
 def test_a_silence_is_in_force_on_all_hosts_until_it_ends(
     tmp_path: Path, bucket: LocalFolder, sync: RunnerSync
 ) -> None:
@@ -279,66 +156,6 @@ def test_a_silence_is_in_force_on_all_hosts_until_it_ends(
     step(sync)
     refresh(there)
     assert silences(work) == silences(there) == []
-
-
-def robbed(sync: RunnerSync, bucket: LocalFolder) -> None:
-    """Another runner takes the lease of one that stood still for long."""
-    seen = seen_lease(bucket)
-    assert seen is not None
-    bucket.write(LEASE, replace(seen.record, holder="another").text)
-    sync._renewed_s -= 3600.0
-
-
-def test_a_runner_that_has_lost_its_lease_writes_nothing(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
-    """Even if it does not know yet: no epoch, no file, nothing at its end."""
-    work = runner_copy(Directory(tmp_path / "a" / "shop")).root
-    ledger = LedgerFolder(bucket / "ledger", LocalFolder(work / "ledger"), {}, sync.commit)
-    (work / "controls.json").write_text("old")
-    assert ledger.create("epoch-1.json", b"1")
-    step(sync)
-    bucket.write("controls.json", b"of the other runner")
-    robbed(sync, bucket)
-    (work / "controls.json").write_text("late")
-    (work / "alerts.json").write_text("late")
-    with pytest.raises(PipelineHeldError):
-        ledger.create("epoch-2.json", b"2")
-    with pytest.raises(PipelineHeldError):
-        sync._upload()
-    sync.close()
-    assert bucket.read("controls.json") == b"of the other runner"
-    assert bucket.find("alerts.json") is bucket.find("ledger/epoch-2.json") is None
-
-
-def test_a_commit_waits_for_a_store_that_is_away(
-    bucket: LocalFolder, sync: RunnerSync, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is repeated with the same content, which decides. At the end of the run it gives up."""
-    replaces, answers = LocalFolder.replace, iter([False, False])
-
-    def away(self: LocalFolder, name: str, content: bytes, tag: str) -> str:
-        if not next(answers, True):
-            raise StoreAwayError("no answer")
-        return replaces(self, name, content, tag)
-
-    monkeypatch.setattr(LocalFolder, "replace", away)
-    monkeypatch.setattr(runner_sync, "_RETRY_S", 0.01)
-    sync._renewed_s -= 3600.0
-    assert sync.commit(lambda: True)
-    lost = iter([True])
-
-    def create() -> bool:
-        if next(lost, False):
-            raise StoreAwayError("the answer was lost")
-        return bucket.create("ledger/epoch-1.json", b"1")
-
-    assert sync.commit(create)
-    answers = iter([False] * 3)
-    sync._renewed_s -= 3600.0
-    monkeypatch.setattr(sync, "_gives_up", lambda: True)
-    with pytest.raises(StoreAwayError):
-        sync.commit(lambda: True)
-    with pytest.raises(StoreAwayError):
-        sync.report()
 
 
 def test_nothing_else_below_the_url_is_touched(tmp_path: Path, bucket: LocalFolder) -> None:
@@ -378,38 +195,6 @@ def test_a_copy_that_somebody_damaged_is_made_whole(tmp_path: Path, bucket: Loca
     assert {bucket.read(one.name) for one in bucket.below() if one.name != LEASE} == {b"{}"}
     assert (work.root / "ledger" / "epoch-00000001.json").read_bytes() == b"{}"
     assert not (work.root / "controls.json").exists()
-
-
-def test_commands_are_taken_as_they_were_sent(tmp_path: Path, bucket: LocalFolder, sync: RunnerSync) -> None:
-    """From several hosts, whatever their numbers."""
-    work = runner_copy(Directory(tmp_path / "a" / "shop"))
-    hosts = [host(tmp_path, name, bucket) for name in "bcd"]
-    for _ in range(7):
-        send_command(hosts[2], "redump", arguments={"tables": ["d.first"]})
-    sent = [send_command(hosts[n % 2], "redump", arguments={"tables": [f"d.t{n}"]}) for n in range(20)]
-    step(sync)
-    assert [one.id for one in waiting_commands(work)][7:] == sent
-
-
-def test_a_withdrawal_whose_answer_was_lost_can_be_repeated(
-    tmp_path: Path, bucket: LocalFolder, sync: RunnerSync
-) -> None:
-    """And if nobody repeats it, the runner refuses the command for it."""
-    work, there = runner_copy(Directory(tmp_path / "a" / "shop")), host(tmp_path, "b", bucket)
-    first, second = (send_command(there, "redump", arguments={"tables": [name]}) for name in ("d.t", "d.u"))
-
-    def away(*_: object) -> None:
-        raise TransientError("no answer")
-
-    for identity in (first, second):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("engine.pipeline.command_queue.leave", away)
-            with pytest.raises(TransientError):
-                withdraw(there, identity, actor="ada")
-    withdraw(there, first, actor="ada")
-    step(sync)
-    assert [one.id for one in waiting_commands(work)] == [second]
-    assert "ada withdrew it" in claim_for_run(work.inbox / f"{second}.json")
 
 
 def test_readers_meet_no_epoch_without_those_before_it(
