@@ -26,7 +26,8 @@ from engine.base.durable import make_folders, rename, sync_folder, write_atomica
 from engine.base.errors import LedgerError, SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.destination_protocol import Destination, TableVersions
+from engine.destination.capabilities import TableVersions, Versioned
+from engine.destination.destination_protocol import Destination
 from engine.destination.fence import Term
 from engine.destination.registry import destination_of
 from engine.destination.sink_opening import sinks_after_restore
@@ -95,7 +96,7 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
         manifest = _manifest(archive, file, spec)
         aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")
         destination = destination_of(spec.sink)
-        newest = destination.newest_term(manifest["ledger"])
+        newest = destination.terms.newest(manifest["ledger"])
         number = max(newest.number if newest else 0, int(manifest["term"])) + 1
         if directory.ledger.exists():
             directory.ledger.rename(aside)
@@ -123,10 +124,10 @@ def _rolled_back(
     versions = {name: one for name, one in _versions(destination, state).items() if name in known and one.is_there}
     for name, one in versions.items():
         one.check_roll_back(known[name], identities.get(name, {}))
-    destination.take(state.ledger, Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
+    destination.terms.take(state.ledger, Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
     for name, one in versions.items():
         one.roll_back(known[name])
-    destination.release()
+    destination.terms.release()
     sinks, places = sinks_after_restore(state, spec.sinks)
     return ledger.commit(replace(following(state, run, {}), sinks=sinks, sink_places=places)) if places else state
 
@@ -186,9 +187,8 @@ def _versions(destination: Destination, state: State, *, whole: bool = False) ->
         if not known.begun:
             continue
         table = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
-        versions = destination.versions(table)
-        if versions is not None and (table.is_there or not whole):
-            versions_by_table[name] = versions
+        if isinstance(table, Versioned) and (table.is_there or not whole):
+            versions_by_table[name] = table.versions()
     return versions_by_table
 
 

@@ -49,6 +49,10 @@ class CapturedTables:
         """Reads the table back from the destination."""
         return self._landing.reader(self.tables[name])
 
+    def read_failures(self, name: str) -> tuple[type[Exception], ...]:
+        """What `reader` raises when the table's mirror is gone or damaged; nothing if the table is not captured."""
+        return self.reader(name).unreadable if name in self.tables else ()
+
     def changes(self, name: str) -> Folder:
         """The folder of its files of changes."""
         return self._landing.changes(self.tables[name])

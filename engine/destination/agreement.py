@@ -21,9 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from engine.base.errors import MismatchError
+from engine.base.errors import MismatchError, MissingFilesError
 from engine.base.wording import plural
-from engine.capture.files import DataFile
+from engine.capture.files import DataFile, check_files
+from engine.capture.landing import Landing
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import Destination, StoredState
@@ -155,8 +156,18 @@ def _fault(
     parts = [record.tables[name] for record in records if record.epoch > applied_through and name in record.tables]
     chunks = _files(chunk.files for part in parts for chunk in part.chunks)
     changes = _files(part.change_files for part in parts)
-    missing = destination.files_fault(_published_table(table), chunks, changes)
+    missing = _missing_files(destination.landing, _published_table(table), chunks, changes)
     return f"{older}; {missing}" if missing else ""
+
+
+def _missing_files(landing: Landing, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+    """Which of the readers' files are gone or damaged; "" if none is."""
+    try:
+        check_files(landing.chunks(table), chunks)
+        check_files(landing.changes(table), changes)
+    except MissingFilesError as error:
+        return error.message
+    return ""
 
 
 def _contiguous(records: Sequence[EpochRecord], after: int, through: int) -> bool:

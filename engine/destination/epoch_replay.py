@@ -16,7 +16,7 @@ from engine.base.wording import plural
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd
+from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd, OpenedTable
 from engine.destination.published_tables import PublishedTables
 from engine.destination.table_progress import EpochPart, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
@@ -197,14 +197,14 @@ class EpochReplay:
         target, empties_mirror, epoch = self.tables.targets[name], bool(switch.since), after[0]
         if target.resnapshot is None:
             self.tables.merge(name, target)
-        if resnapshot and (target.error is not None or target.destination.needs_repair):
+        if resnapshot and (target.error is not None or target.destination.read_state().fault):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
             self.tables.run_step(
                 name, target, lambda: self._begin_resnapshot(target, table, plan, after, empties_mirror=empties_mirror)
             )
-            if not empties_mirror and target.destination.has_mirror:
+            if not empties_mirror and target.destination.mirror is not None:
                 target.resnapshot = Resnapshot(epoch)
         else:
             self.tables.run_step(name, target, lambda: target.alter(table, epoch))
@@ -228,15 +228,16 @@ class EpochReplay:
 
         table: as it is resnapshotted. A change log that is gone begins with its columns.
         """
-        missing_parts = target.reopen()
-        try:
-            opened = target.destination.repair(table)
-            self.tables.take_opened(name, target, opened)
-        except PipelineHeldError:
-            raise
-        except Exception as error:  # noqa: BLE001 - see above
-            self.tables.fail(name, error, missing_parts)
+        missing_parts, results = target.reopen(), list[OpenedTable]()
+
+        def open_again() -> None:
+            results.append(target.destination.open(must_exist=False, copied_as=table))
+
+        self.tables.run_step(name, target, open_again, missing_parts)
+        if not results:
             return
+        opened = results[0]
+        self.tables.take_opened(name, target, opened)
         if opened.is_new:
             self._has_gap(name, "everything before this resnapshot: its folder is gone")
         for part in () if opened.is_new else missing_parts:

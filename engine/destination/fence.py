@@ -85,12 +85,6 @@ class Fence:
             raise _takeover_error(self._term, self.newest())
         return self._term.number
 
-    @property
-    def own_term(self) -> Term:
-        """This runner's term."""
-        assert self._term is not None
-        return self._term
-
     def release(self) -> None:
         """Mark this runner as ended in order."""
         if self._term is not None and self._folder.find(_name(self._term.number)) is not None:
@@ -106,6 +100,36 @@ class Fence:
                 detail="It says who may write to the destination; nothing was written.",
                 hint="Restore it from a copy. If no runner uses this destination anywhere, delete it.",
             ) from error
+
+
+class FolderTerms:
+    """The terms of a destination that is a folder (`destination.destination_protocol.Terms`)."""
+
+    def __init__(self, root: Folder) -> None:
+        self._root = root
+        self._fence: Fence | None = None
+        self.own_term: Term | None = None
+        """This runner's term; None before it took one."""
+
+    def newest(self, ledger: str) -> Term | None:
+        """By the files in `_tidemark`."""
+        return Fence(self._root, ledger).newest()
+
+    def take(self, ledger: str, term: Term) -> None:
+        """Create the term's file, which only one runner can."""
+        fence = Fence(self._root, ledger)
+        fence.take(term)
+        self._fence = fence
+        self.own_term = term
+
+    def check(self) -> int:
+        """The number of this runner's term; 0 before it took one."""
+        return 0 if self._fence is None else self._fence.check()
+
+    def release(self) -> None:
+        """Mark the term's file as ended."""
+        if self._fence is not None:
+            self._fence.release()
 
 
 def ledgers(root: Folder) -> list[str]:

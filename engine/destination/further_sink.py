@@ -256,7 +256,7 @@ class FurtherSink:
                 replay.merge_all()
                 self._note(replay)
             elif self._close_event.is_set():
-                replay.tables.destination.release(replay.tables.complete())
+                replay.tables.release()
                 raise _ClosingError
             else:
                 self._wait(_LOOK_S)

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError, is_disk_full
-from engine.destination.destination_protocol import STEPS, TableMaintenance
-from engine.destination.destination_protocol import MaintenanceStep as Step
+from engine.destination.capabilities import STEPS, TableMaintenance
+from engine.destination.capabilities import MaintenanceStep as Step
 from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.journal.destination_events import TableMaintained

@@ -20,6 +20,7 @@ from engine.base.errors import (
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
+from engine.destination.capabilities import InspectsCommits, Maintainable, RemembersTables
 from engine.destination.destination_protocol import (
     CHANGES,
     CHUNKS,
@@ -142,7 +143,7 @@ class PublishedTables:
                 destination_table.check(before, after)
             return
         try:
-            destination_table.check_free()
+            destination_table.check(None, after)
         except SpecError as error:
             raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
 
@@ -154,7 +155,7 @@ class PublishedTables:
     def open(self, table: Table, plan: Plan, must_exist: bool) -> None:
         destination_table = self._table(table, plan)
         mutable_key = has_mutable_key(table, plan.key(table))
-        maintenance = self.destination.maintenance(destination_table)
+        maintenance = destination_table.maintenance() if isinstance(destination_table, Maintainable) else None
         target = Target(destination_table, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._on_commit)
         self.targets[table.full_name] = target
         try:
@@ -211,10 +212,15 @@ class PublishedTables:
         """Make the parts of some epochs visible, once all tables have them (`Destination.publish`)."""
         self._retry(lambda: self.destination.publish(end))
 
-    def complete(self) -> list[DestinationTable]:
-        """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""
+    def release(self) -> None:
+        """End this runner's term, once nothing writes any more.
+
+        The destination may remember the tables that lack nothing.
+        """
         healthy = (target for target in self.targets.values() if target.error is None and target.resnapshot is None)
-        return [target.destination for target in healthy]
+        if isinstance(self.destination, RemembersTables):
+            self.destination.remember([target.destination for target in healthy])
+        self.destination.terms.release()
 
     def delete_orphans(self) -> int:
         """Delete what readers of earlier runs left without a commit (`Destination.delete_orphans`).
@@ -249,6 +255,8 @@ class PublishedTables:
 
     def _inspect(self, name: str, target: Target) -> None:
         """Report once what failed after commits. It concerns no row."""
+        if not isinstance(target.destination, InspectsCommits):
+            return
         for error in target.destination.inspect():
             self._journal.write(
                 ErrorReported(

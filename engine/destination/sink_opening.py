@@ -76,7 +76,7 @@ class SinkOpening:
         destination, state = self._open_destination(), self._state
         if not self.is_taken:
             self._possess(destination, state)
-        destination.take(state.ledger, self._term)
+        destination.terms.take(state.ledger, self._term)
         self.is_taken = True
         tables = PublishedTables(
             destination, self._ledger, self._journal, self._on_commit, lambda step: step(), self._owner
@@ -115,7 +115,7 @@ class SinkOpening:
             name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
         }
         seen = replace(state, tables=tables, lineage=self.record.id, floor=-1)
-        newest = destination.newest_term(state.ledger)
+        newest = destination.terms.newest(state.ledger)
         shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
         looks = [destination.table(self._owner, table).read_state() for table in shown]
         ahead = max((epoch for look in looks for epoch in look.applied_epochs.values()), default=-1)
@@ -133,7 +133,7 @@ class SinkOpening:
                 f"Put it back. Or {BEGIN_AGAIN}",
             )
             raise self._refusal(DestinationError, what, hint) from error
-        destination.take(state.ledger, self._term)
+        destination.terms.take(state.ledger, self._term)
         if newest is None or not newest.ended:
             destination.fence_earlier_runners(self._owner, shown, self._ledger.kept_numbers())
 

@@ -10,7 +10,8 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import Content, CopyStart, DestinationTable, MirrorStep, TableMaintenance
+from engine.destination.capabilities import TableMaintenance
+from engine.destination.destination_protocol import Content, CopyStart, DestinationTable, MirrorStep
 from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import TableChange
@@ -121,7 +122,7 @@ class Target:
             files = self.waiting_files[:end]
             through = files[-1][0]
             began_s = clock.monotonic_s()
-            applied = self.destination.apply(Content([MirrorStep(changes=[file for _, file in files])], merge=through))
+            applied = self._apply_to_mirror(Content([MirrorStep(changes=[file for _, file in files])], merge=through))
             ended_s = clock.monotonic_s()
             changed_bytes = sum(file.bytes for _, file in files)
             self.schedule.count_merge(
@@ -160,27 +161,32 @@ class Target:
         """
         copy_start = self.destination.begin_copy(table, plan, epoch, until)
         self.applied_epochs["changes"] = max(self.applied_epochs["changes"], copy_start.generation)
-        if not self.destination.has_mirror:
+        if self.destination.mirror is None:
             self._forget_waiting()
         elif empties_mirror:
             self._forget_waiting()
             if self.applied_epochs["chunks"] < epoch:
-                self.on_commit(self.destination.apply(Content([], chunks=epoch, merge=epoch, replaces=True)))
+                self.on_commit(self._apply_to_mirror(Content([], chunks=epoch, merge=epoch, replaces=True)))
                 self.applied_epochs["chunks"] = self.applied_epochs["merge"] = epoch
         return copy_start
+
+    def _apply_to_mirror(self, content: Content) -> SinkApplied | None:
+        mirror = self.destination.mirror
+        assert mirror is not None
+        return mirror.apply(content)
 
     def _publish(self, parts: Sequence[EpochPart]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
         if self.mutable_key and self._new_files("chunks", chunks):
             self.merge()
-        if last.copied and self.destination.has_mirror:
+        if last.copied and self.destination.mirror is not None:
             if sum(file.rows for _, file in self.waiting_files) > _MERGE_ROWS:
                 self.merge()
             self._complete_first(epoch, chunks, changes)
             return
         self.append("chunks", chunks)
         self.append("changes", changes)
-        if self.destination.has_mirror:
+        if self.destination.mirror is not None:
             self.waiting_files += self._unmerged_files(changes)
             if self.waiting_files and self.waiting_since_s is None:
                 self.waiting_since_s = clock.monotonic_s()
@@ -194,7 +200,7 @@ class Target:
         merged_files = [*self.waiting_files, *self._unmerged_files(changes)]
         step = MirrorStep([file for _, file in self._new_files("chunks", chunks)], [file for _, file in merged_files])
         if epoch > min(self.applied_epochs["chunks"], self.applied_epochs["merge"]):
-            self.on_commit(self.destination.apply(Content([step], chunks=epoch, merge=epoch)))
+            self.on_commit(self._apply_to_mirror(Content([step], chunks=epoch, merge=epoch)))
         self.applied_epochs |= {kind: max(epoch, self.applied_epochs[kind]) for kind in ("chunks", "merge")}
         self.waiting_files = []
         self.waiting_since_s = None
@@ -204,7 +210,7 @@ class Target:
         if self.applied_epochs["chunks"] < epoch:
             parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
             content = Content(list(_steps(parts)), chunks=epoch, merge=epoch, replaces=True)
-            self.on_commit(self.destination.apply(content))
+            self.on_commit(self._apply_to_mirror(content))
             self.applied_epochs["chunks"] = self.applied_epochs["merge"] = epoch
         self._forget_waiting()
 

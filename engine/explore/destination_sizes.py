@@ -10,10 +10,10 @@ from engine.base.errors import DestinationError, unknown_tables
 from engine.base.text_grid import text_grid
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
+from engine.destination.capabilities import MaintenanceStep
 from engine.destination.delta.delta_destination import DeltaDestination
 from engine.destination.delta.log.log_files import newest_version
 from engine.destination.delta.maintenance.steps import Sizes
-from engine.destination.destination_protocol import MaintenanceStep
 from engine.destination.maintenance_schedule import due_steps
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -70,9 +70,9 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Tab
     stored = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
     versions = {lake.folder: newest_version(lake.folder) for lake in stored.pair.lakes}
     try:
-        maintenance = destination.maintenance(stored)
+        maintenance = stored.maintenance()
         sizes = maintenance.sizes()
-        mirror = stored.pair.mirror.folder.url if stored.has_mirror else None
+        mirror = stored.pair.mirror.folder.url if stored.mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
         return TableSizes(name, sizes, due, mirror=mirror, versions=versions)
     except DestinationError as error:

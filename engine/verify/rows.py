@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import DifferenceRow
+from engine.destination.capabilities import DifferenceRow, KeepsDifferences
+from engine.destination.destination_protocol import Destination
 from engine.pipeline.verification_records import Difference
 from engine.verify.comparison import RowComparison, unequal_columns
 from engine.verify.table_check import TableFindings, key_texts
@@ -62,7 +63,13 @@ def _plain(values: pa.ChunkedArray) -> list[Any]:
     return list(values.to_pylist())
 
 
-def kept_row(one: Difference, result: TableResult) -> DifferenceRow:
+def keep_differences(destination: Destination, differences: Sequence[Difference], result: TableResult) -> None:
+    """Keep differences of a result in the destination, if it keeps any."""
+    if isinstance(destination, KeepsDifferences):
+        destination.keep_differences([_kept_row(one, result) for one in differences])
+
+
+def _kept_row(one: Difference, result: TableResult) -> DifferenceRow:
     """A difference as its destination keeps it for readers."""
     source, mirror = (None if row is None else json.dumps(row, ensure_ascii=False) for row in (one.source, one.mirror))
     return DifferenceRow(

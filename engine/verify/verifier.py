@@ -51,7 +51,7 @@ from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
 from engine.verify.mirror_at import CommittedEpochs, MirrorAt
 from engine.verify.recorded import Recorder
-from engine.verify.rows import differences_of, kept_row
+from engine.verify.rows import differences_of, keep_differences
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
 from engine.verify.source_rows import SourceRows, scratch
@@ -114,7 +114,7 @@ class Verifier:
         table_state = self.committed.state().tables.get(result.table)
         if table_state is not None:
             recorder.record(result, table_state.generation, scope.keys, scope.chunks)
-        self._destination.keep_differences([kept_row(one, result) for one in new])
+        keep_differences(self._destination, new, result)
 
     def ranges(self, name: str) -> Sequence[NumberedRange]:
         """The ranges in which a table is compared."""
@@ -170,7 +170,7 @@ class Verifier:
             why, again = _clause(error), False
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
-        except self._destination.unreadable as error:  # a vacuum may have deleted the files that were read
+        except self._captured.read_failures(name) as error:  # a vacuum may have deleted the files that were read
             if is_disk_full(error):
                 why, again = "the disk for temporary files is full", False
             elif is_store_away(error) or is_store_refused(error):  # nothing is known of its files

@@ -12,6 +12,7 @@ import pytest
 from engine.base.errors import MissingFilesError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column, Table
+from engine.destination.capabilities import DifferenceRow
 from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.generations import kept_generations
 from engine.destination.delta.layout import changes_folder, mirror_folder
@@ -21,7 +22,6 @@ from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.change_log import ChangeLog
 from engine.destination.delta.read.differences import FOLDER as DIFFERENCES
 from engine.destination.delta.read.differences import append_differences
-from engine.destination.destination_protocol import DifferenceRow
 from engine.explore.queries import answer
 from engine.explore.reading import reading_of
 from engine.spec.sink_settings import MirrorMode

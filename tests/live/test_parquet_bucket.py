@@ -84,18 +84,18 @@ def test_a_change_log_lives_in_a_bucket(
     beyond = through(faults, folder)
     place = place_in(beyond)
     table = ParquetTable(place, INT)
-    table.check_free()
-    states = [table.needs_repair]
-    table.create()
-    assert [*states, table.needs_repair] == [True, False]
-    table.check_free()
+    table.check(None, INT)
+    states = [table.is_there]
+    table.open(must_exist=False)
+    assert [*states, table.is_there] == [False, True]
+    table.check(None, INT)
     for epoch in range(EPOCHS):
         place.landing.collect(INT, publish(place, table, epoch))
     everything = list(range(2 * EPOCHS))
     assert read(folder) == everything
     assert len(list((folder / "_manifests").entries())) < EPOCHS
     with pytest.raises(SpecError):
-        table.check_free()
+        table.check(None, INT)
     (folder / "d/t/date=2026-01-01/hour=01").write(f"{EPOCHS:08d}-changes-left.parquet", b"by a killed run")
     last_merged, paths = place.manifests.recent()
     assert table.delete_orphans(last_merged, paths) == 1
@@ -105,7 +105,7 @@ def test_a_change_log_lives_in_a_bucket(
     table.drop()
     assert not read(folder)
     assert not list((folder / "d").below())
-    table.check_free()
+    table.check(None, INT)
 
 
 def _take_over(place: SharedPlace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,7 +286,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "spec/further_sinks.py::below": (1, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
     "destination/parquet/parquet_table.py::ParquetTable._check_owner": (1, INPUT),
-    "destination/parquet/parquet_table.py::ParquetTable.check_free": (1, INPUT),
+    "destination/parquet/parquet_table.py::ParquetTable.check": (1, INPUT),
     "destination/parquet/parquet_table.py::ParquetTable.open": (
         1,
         ("test_parquet.py::test_a_folder_that_is_gone_is_restored_or_resnapshotted_as_the_hint_says",),

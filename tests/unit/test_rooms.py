@@ -135,17 +135,18 @@ INNER: dict[str, dict[str, set[str]]] = {
         "fence": set(),
         "place_names": set(),
         "destination_protocol": {"fence"},
+        "capabilities": {"destination_protocol"},
         "merge_schedule": set(),
-        "delta": {"destination_protocol", "fence", "place_names"},
+        "delta": {"capabilities", "destination_protocol", "fence", "place_names"},
         "staged_landing": {"place_names"},
         "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
         "registry": {"delta", "destination_protocol", "parquet"},
         "agreement": {"destination_protocol", "fence"},
-        "table_progress": {"destination_protocol", "merge_schedule"},
+        "table_progress": {"capabilities", "destination_protocol", "merge_schedule"},
         "epoch_retention": {"table_progress"},
         "read_back": {"destination_protocol"},
-        "maintenance_schedule": {"destination_protocol", "table_progress"},
-        "published_tables": {"destination_protocol", "table_progress"},
+        "maintenance_schedule": {"capabilities", "table_progress"},
+        "published_tables": {"capabilities", "destination_protocol", "table_progress"},
         "epoch_replay": {"destination_protocol", "published_tables", "table_progress"},
         "sink_opening": {
             "agreement",
@@ -214,13 +215,10 @@ LARGE_CLASSES = {
     "engine/alerting/alerts.py:ActiveAlerts": 39,  # a method for each event that raises or clears an alert
     "engine/capture/binlog/binlog_range.py:BinlogRange": 24,  # one pass; its steps share the mapped tables
     "engine/capture/binlog/transaction_outcomes.py:TransactionOutcomes": 24,  # one scan of open transactions
-    "engine/destination/delta/delta_destination.py:DeltaDestination": 20,  # the protocol and its capabilities
-    "engine/destination/delta/destination_table.py:DeltaDestinationTable": 22,  # the protocol and its capabilities
     "engine/destination/delta/lake_table.py:LakeTable": 27,  # all that is done with one Delta table
     "engine/destination/delta/log/delta_log.py:DeltaLog": 20,  # all that is done with one log
     "engine/destination/delta/merge/mirror_files.py:MirrorFiles": 35,  # one merge; its steps share the files
-    "engine/destination/delta/table_pair.py:TablePair": 25,  # what is asked of both of its tables
-    "engine/destination/parquet/parquet_table.py:ParquetTable": 24,  # the protocol and its capabilities
+    "engine/destination/delta/table_pair.py:TablePair": 24,  # what is asked of both of its tables
     "engine/destination/publisher.py:Publisher": 22,  # what the coordinator asks, and its thread
     "engine/run/snapshot/scheduler.py:SnapshotScheduler": 25,  # what the coordinator asks, and its readers
     "engine/run/snapshot/table_copy.py:TableCopy": 26,  # a method for each transition of a chunk

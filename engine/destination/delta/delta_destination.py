@@ -5,22 +5,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.base.errors import DestinationError, MissingFilesError
-from engine.capture.files import DataFile, check_files
+from engine.base.errors import DestinationError
 from engine.decode.schema import Table
+from engine.destination.capabilities import DifferenceRow
 from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.destination_table import DeltaDestinationTable, on_read
-from engine.destination.delta.layout import folders
 from engine.destination.delta.log.known_tables import KnownTables
-from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
-from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.differences import append_differences
-from engine.destination.delta.read.mirror import UNREADABLE
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import DestinationTable, DifferenceRow, EpochEnd
-from engine.destination.fence import Fence, Term
+from engine.destination.destination_protocol import DestinationTable, EpochEnd
+from engine.destination.fence import FolderTerms, Term
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
@@ -39,7 +35,7 @@ class DeltaDestination:
         self._notes = notes
         self._known_tables_file = known_tables
         self._known_tables: KnownTables | None = None
-        self._fence: Fence | None = None
+        self._terms = FolderTerms(sink.folder)
 
     @property
     def root(self) -> Path | str:
@@ -51,28 +47,17 @@ class DeltaDestination:
         """In place."""
         return DeltaLanding(self._sink.folder)
 
-    def newest_term(self, ledger: str) -> Term | None:
-        """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(self._sink.folder, ledger).newest()
+    @property
+    def terms(self) -> FolderTerms:
+        """In files of its folder, and in each Delta commit."""
+        return self._terms
 
-    def take(self, ledger: str, term: Term) -> None:
-        """Create the term's file, which only one runner can."""
-        fence = Fence(self._sink.folder, ledger)
-        fence.take(term)
-        self._fence = fence
-
-    def guard(self) -> int:
-        """The number of this runner's term; 0 before it took one."""
-        return 0 if self._fence is None else self._fence.check()
-
-    def release(self, tables: Iterable[DestinationTable] = ()) -> None:
-        """Mark the term as ended; remember the tables as this run leaves them."""
-        if self._fence is None:
-            return
-        if self._known_tables_file is not None:
+    def remember(self, tables: Iterable[DestinationTable]) -> None:
+        """Note them in the file of known tables, with this run's term."""
+        term = self._terms.own_term
+        if self._known_tables_file is not None and term is not None:
             with suppress(OSError):  # then the next run opens all tables
-                KnownTables.write(self._known_tables_file, self._fence.own_term, dict(_known_of(tables)))
-        self._fence.release()
+                KnownTables.write(self._known_tables_file, term, dict(_known_of(tables)))
 
     def recall(self, newest: Term | None) -> None:
         """Read what the last run remembered, unless another one has written since."""
@@ -82,28 +67,14 @@ class DeltaDestination:
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
         """The pair of Delta tables."""
         reads = plan is not None and on_read(self._sink, table, plan)
-        pair = TablePair(self._sink.folder, owner, table, self.guard, on_read=reads)
-        if (notes := self._notes_of(table)) is not None:
+        pair = TablePair(self._sink.folder, owner, table, self._terms.check, on_read=reads)
+        notes = self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
+        if notes is not None:
             pair.mirror.index = KeyIndex(notes / "keys")
-        return DeltaDestinationTable(self._sink, pair, self._known_tables)
-
-    def _notes_of(self, table: Table) -> Path | None:
-        return self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
-
-    def maintenance(self, table: DestinationTable) -> PairMaintenance:
-        """The steps of `destination.delta.maintenance`."""
-        notes = self._notes_of(table.table)
-        assert isinstance(table, DeltaDestinationTable)
-        assert notes is not None, "readers maintain nothing"
-        return PairMaintenance(table.pair, notes / "unnamed.json")
-
-    def versions(self, table: DestinationTable) -> PairVersions:
-        """Those of the Delta logs."""
-        assert isinstance(table, DeltaDestinationTable)
-        return PairVersions(table.pair)
+        return DeltaDestinationTable(self._sink, pair, self._known_tables, notes)
 
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
-        return (TablePair(self._sink.folder, owner, table, self.guard) for table in tables)
+        return (TablePair(self._sink.folder, owner, table, self._terms.check) for table in tables)
 
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
@@ -123,21 +94,6 @@ class DeltaDestination:
             with suppress(DestinationError):  # without its change log, a table has no numbers
                 largest = max(largest, pair.changes.largest_seq() if pair.changes.lake.exists else 0)
         return largest
-
-    def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
-        """Which files are gone or damaged. Readers write them where the Delta tables have them."""
-        chunk_folder, changes_folder = folders(self._sink.folder, table)
-        try:
-            check_files(chunk_folder, chunks)
-            check_files(changes_folder, changes)
-        except MissingFilesError as error:
-            return error.message
-        return ""
-
-    @property
-    def unreadable(self) -> tuple[type[Exception], ...]:
-        """Errors of the file system, of the Delta log and of Parquet files."""
-        return UNREADABLE
 
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Append them to the Delta table `_tm_differences`."""

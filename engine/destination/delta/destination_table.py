@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
@@ -12,6 +13,8 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, Content, CopyStart, OpenedTable, StoredState
 from engine.journal.destination_events import SinkApplied
@@ -19,14 +22,40 @@ from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
 
 
+class DeltaMirror:
+    """The mirror of a pair of Delta tables."""
+
+    def __init__(self, pair: TablePair) -> None:
+        self._pair = pair
+
+    def apply(self, content: Content) -> SinkApplied | None:
+        """Apply chunks and changes in one Delta commit."""
+        began_s = time.monotonic()
+        table = self._pair.table
+        commit = self._pair.mirror.apply(table, content)
+        if commit is None:
+            return None
+        number = content.merge if content.chunks is None else content.chunks
+        assert number is not None
+        kind = "merge" if content.chunks is None else "replace" if content.replaces else "append"
+        file_count = sum(len(step.chunks) + len(step.changes) for step in content.steps)
+        event = _event(table, kind, number, commit.rows, file_count, began_s)
+        changed_bytes = sum(file.bytes for step in content.steps for file in step.changes)
+        return replace(event, changed_bytes=changed_bytes, written_bytes=commit.bytes)
+
+
 class DeltaDestinationTable:
     """Applies epochs to a pair of Delta tables.
 
-    known_tables: as the last run left them; None if that is not to be used.
+    known_tables: as the last run left them; None if that is not to be used. notes: the folder for what maintenance
+    knows of the table; None for readers.
     """
 
-    def __init__(self, sink: Sink, pair: TablePair, known_tables: KnownTables | None = None) -> None:
+    def __init__(
+        self, sink: Sink, pair: TablePair, known_tables: KnownTables | None = None, notes: Path | None = None
+    ) -> None:
         self.pair = pair
+        self._notes = notes
         self._sink = sink
         self._known_tables = known_tables
         self._missing_files: list[str] = []
@@ -41,9 +70,9 @@ class DeltaDestinationTable:
         self.pair.table = table
 
     @property
-    def has_mirror(self) -> bool:
-        """Whether the table has a key, by which rows are merged."""
-        return bool(self.table.key)
+    def mirror(self) -> DeltaMirror | None:
+        """That of a table with a key, by which rows are merged."""
+        return DeltaMirror(self.pair) if self.table.key else None
 
     @property
     def place(self) -> str:
@@ -54,11 +83,6 @@ class DeltaDestinationTable:
     def is_there(self) -> bool:
         """Whether all its Delta tables exist and belong to the ledger."""
         return self.pair.is_complete
-
-    @property
-    def needs_repair(self) -> bool:
-        """Whether one of its Delta tables is gone or torn."""
-        return not self.pair.all_exist or self.pair.is_torn
 
     def last_epoch(self, kind: str) -> int:
         """By the identifiers in the newest version, read by itself; without the lineage's floor."""
@@ -71,17 +95,10 @@ class DeltaDestinationTable:
             return -1
         return -1 if epoch is None else int(epoch)
 
-    def check_free(self) -> None:
-        """Raises SpecError when one of the Delta tables exists already."""
-        self.pair.check_free()
-
-    def create(self) -> None:
-        """Create both Delta tables."""
-        self.pair.drop()
-        self.pair.create(must_exist=False)
-
-    def open(self, *, must_exist: bool) -> OpenedTable:
+    def open(self, *, must_exist: bool, copied_as: Table | None = None) -> OpenedTable:
         """Open both Delta tables; create those that are not there."""
+        if copied_as is not None:
+            return self._open_for_copy(copied_as)
         self.pair.keep_in_memory(stays=self._known_tables is not None)
         if self._known_tables is not None and self.pair.recall(self._known_tables):
             return OpenedTable(self._applied_epochs(), is_unchanged=True)
@@ -89,8 +106,7 @@ class DeltaDestinationTable:
         self.pair.create(must_exist=must_exist)
         return OpenedTable(self._applied_epochs(), repaired_commits)
 
-    def repair(self, table: Table) -> OpenedTable:
-        """Open both, whatever is lost. A change log that is gone begins with the columns of `table`."""
+    def _open_for_copy(self, table: Table) -> OpenedTable:
         is_new = not self.pair.changes.lake.exists
         if is_new:
             self.pair.table = table
@@ -106,39 +122,14 @@ class DeltaDestinationTable:
         began_s = time.monotonic()
         if not self.pair.lake_of(kind).append(kind, epoch, files):
             return None
-        return self._event("append", epoch, sum(file.rows for file in files), len(files), began_s)
+        return _event(self.table, "append", epoch, sum(file.rows for file in files), len(files), began_s)
 
-    def apply(self, content: Content) -> SinkApplied | None:
-        """Apply chunks and changes to the mirror in one Delta commit."""
-        began_s = time.monotonic()
-        commit = self.pair.mirror.apply(self.table, content)
-        if commit is None:
-            return None
-        number = content.merge if content.chunks is None else content.chunks
-        assert number is not None
-        kind = "merge" if content.chunks is None else "replace" if content.replaces else "append"
-        file_count = sum(len(step.chunks) + len(step.changes) for step in content.steps)
-        event = self._event(kind, number, commit.rows, file_count, began_s)
-        changed_bytes = sum(file.bytes for step in content.steps for file in step.changes)
-        return replace(event, changed_bytes=changed_bytes, written_bytes=commit.bytes)
-
-    def _event(self, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
-        return SinkApplied(
-            sink="delta",
-            table=self.table.full_name,
-            kind=kind,
-            through_epoch=epoch,
-            rows=rows,
-            files=files,
-            duration_s=round(time.monotonic() - began_s, 6),
-        )
-
-    def check(self, before: Table, after: Table) -> None:
-        """Raises IncompatibleColumnsError when the change log cannot evolve.
-
-        The change log has the columns of `before`, and must get those of `after`.
-        """
-        self.pair.changes.check(before, after)
+    def check(self, before: Table | None, after: Table) -> None:
+        """Whether the change log can evolve; of a table that joins, whether neither Delta table exists."""
+        if before is None:
+            self.pair.check_free()
+        else:
+            self.pair.changes.check(before, after)
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
         """Add columns to the change log and, unless a new copy follows, to the mirror; widen the change log's types."""
@@ -192,6 +183,27 @@ class DeltaDestinationTable:
     def drop(self) -> None:
         """Delete the Delta tables that exist and belong to the ledger."""
         self.pair.drop()
+
+    def maintenance(self) -> PairMaintenance:
+        """The steps of `destination.delta.maintenance`."""
+        assert self._notes is not None, "readers maintain nothing"
+        return PairMaintenance(self.pair, self._notes / "unnamed.json")
+
+    def versions(self) -> PairVersions:
+        """Those of the Delta logs."""
+        return PairVersions(self.pair)
+
+
+def _event(table: Table, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
+    return SinkApplied(
+        sink="delta",
+        table=table.full_name,
+        kind=kind,
+        through_epoch=epoch,
+        rows=rows,
+        files=files,
+        duration_s=round(time.monotonic() - began_s, 6),
+    )
 
 
 def on_read(sink: Sink, table: Table, plan: Plan) -> bool:

@@ -109,14 +109,6 @@ class TablePair:
             for folder, names in files_by_folder
         )
 
-    @property
-    def is_torn(self) -> bool:
-        """Whether a commit that later ones rest on is torn or gone.
-
-        Runs read only newer commits, so they may not notice.
-        """
-        return any(lake.log.torn_files()[1] for lake in self.lakes)
-
     def repair(self, *, accepts_loss: bool = False) -> list[str]:
         """Set aside commits torn by a power cut.
 

@@ -4,16 +4,15 @@ It has no mirrors, and readers' files are not taken as they are: they are staged
 hour. An epoch becomes visible for all tables at once.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from engine.base.errors import DestinationError, MissingFilesError
-from engine.capture.files import DataFile, check_files
+from engine.base.errors import DestinationError
 from engine.capture.landing import Landing
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import DestinationTable, DifferenceRow, EpochEnd
-from engine.destination.fence import Fence, Term
+from engine.destination.destination_protocol import DestinationTable, EpochEnd
+from engine.destination.fence import FolderTerms, Term
 from engine.destination.parquet.manifests import Manifests
 from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
 from engine.destination.staged_landing import StagedLanding
@@ -29,7 +28,7 @@ class ParquetDestination:
         self._sink = sink
         self._staged_landing = StagedLanding(sink.folder)
         self._landing = landing or self._staged_landing
-        self._fence: Fence | None = None
+        self._terms = FolderTerms(sink.folder)
         self._place: SharedPlace | None = None
 
     @property
@@ -42,24 +41,10 @@ class ParquetDestination:
         """Where readers put files."""
         return self._landing
 
-    def newest_term(self, ledger: str) -> Term | None:
-        """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(self._sink.folder, ledger).newest()
-
-    def take(self, ledger: str, term: Term) -> None:
-        """Create the term's file, which only one runner can."""
-        fence = Fence(self._sink.folder, ledger)
-        fence.take(term)
-        self._fence = fence
-
-    def guard(self) -> int:
-        """The number of this runner's term; 0 before it took one."""
-        return 0 if self._fence is None else self._fence.check()
-
-    def release(self, tables: Iterable[DestinationTable] = ()) -> None:
-        """Mark the term as ended."""
-        if self._fence is not None:
-            self._fence.release()
+    @property
+    def terms(self) -> FolderTerms:
+        """In files of its folder, and in each manifest."""
+        return self._terms
 
     def recall(self, newest: Term | None) -> None:
         """The manifests are read again: another run may have published since."""
@@ -72,15 +57,9 @@ class ParquetDestination:
     def _shared_place(self, owner: Owner) -> SharedPlace:
         if self._place is None or self._place.owner != owner:
             root = self._sink.folder
-            manifests = Manifests(root, owner, self.guard)
-            self._place = SharedPlace(root, owner, self._landing, manifests, UnpublishedFiles(), self.guard)
+            manifests = Manifests(root, owner, self._terms.check)
+            self._place = SharedPlace(root, owner, self._landing, manifests, UnpublishedFiles(), self._terms.check)
         return self._place
-
-    def maintenance(self, table: DestinationTable) -> None:
-        """There is nothing to maintain."""
-
-    def versions(self, table: DestinationTable) -> None:
-        """Manifests are not rolled back."""
 
     def publish(self, end: EpochEnd) -> None:
         """Create the manifest, if there is anything to name."""
@@ -101,23 +80,6 @@ class ParquetDestination:
         """By the manifests."""
         manifests = self._shared_place(owner).manifests
         return max((manifests.progress(table.full_name).largest_seq for table in tables), default=0)
-
-    def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
-        """Which of the readers' files are gone or damaged."""
-        try:
-            check_files(self._landing.chunks(table), chunks)
-            check_files(self._landing.changes(table), changes)
-        except MissingFilesError as error:
-            return error.message
-        return ""
-
-    @property
-    def unreadable(self) -> tuple[type[Exception], ...]:
-        """Nothing is read back."""
-        return ()
-
-    def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
-        """Nothing is compared."""
 
     def delete_orphans(
         self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int

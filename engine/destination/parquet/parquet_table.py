@@ -10,7 +10,7 @@ from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.decode.schema import TM_SEQ, Table
-from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Content, CopyStart, OpenedTable, StoredState
+from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, CopyStart, OpenedTable, StoredState
 from engine.destination.fence import ledgers
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
 from engine.destination.parquet.manifests import Manifests, PublishedFile, PublishedTable
@@ -62,9 +62,8 @@ class ParquetTable:
         self._folder = place.root / database / name
 
     @property
-    def has_mirror(self) -> bool:
-        """Never."""
-        return False
+    def mirror(self) -> None:
+        """There is none."""
 
     @property
     def place(self) -> str:
@@ -76,11 +75,6 @@ class ParquetTable:
         """Whether its folder exists and the destination belongs to the ledger."""
         return self._folder.is_there and not self._other_ledger()
 
-    @property
-    def needs_repair(self) -> bool:
-        """Whether its folder is gone."""
-        return not self._folder.is_there
-
     def last_epoch(self, kind: str) -> int:
         """By the manifests; without the lineage's floor."""
         try:
@@ -88,39 +82,19 @@ class ParquetTable:
         except DestinationError:
             return -1
 
-    def check_free(self) -> None:
-        """Raises SpecError if its folder has anything, or another pipeline writes to the destination."""
-        self._check_owner()
-        if self._place.manifests.has(self.table.full_name) or not is_empty(self._folder):
-            raise SpecError(
-                f"The destination {self._folder.url} exists already.",
-                detail="Its rows would be mixed with those of the table; nothing was written.",
-                hint="Move that folder away, then add the table again.",
-            )
-
-    def create(self) -> None:
-        """Create its folder."""
-        self.drop()
-        make(self._folder)
-
-    def open(self, *, must_exist: bool) -> OpenedTable:
+    def open(self, *, must_exist: bool, copied_as: Table | None = None) -> OpenedTable:
         """Create its folder if it is not there."""
         self._check_owner()
-        if must_exist and not self._folder.is_there:
+        is_new = not self._folder.is_there
+        if copied_as is not None:
+            self.table = copied_as
+        elif must_exist and is_new:
             raise DestinationError(
                 f"The destination {self._folder.url} is gone, but the ledger has published rows to it.",
                 detail="Continuing would leave a change log without those rows; nothing was written.",
                 hint="Restore the folder, or resnapshot the table: "
                 f"tidemark redump SPEC --table {self.table.full_name}",
             )
-        self._place.guard()
-        make(self._folder)
-        return OpenedTable(self._epochs())
-
-    def repair(self, table: Table) -> OpenedTable:
-        """Create its folder if it is gone; the resnapshot begins a generation."""
-        is_new = not self._folder.is_there
-        self.table = table
         self._place.guard()
         make(self._folder)
         return OpenedTable(self._epochs(), is_new=is_new)
@@ -160,12 +134,17 @@ class ParquetTable:
         generation = self._progress().generation
         return PublishedFile(self.table.full_name, generation, kind, epoch, path, file.rows, file.bytes)
 
-    def apply(self, content: Content) -> SinkApplied | None:
-        """Never called: there is no mirror."""
-        raise NotImplementedError(content)
-
-    def check(self, before: Table, after: Table) -> None:
-        """Any columns will do: each file has those of its time."""
+    def check(self, before: Table | None, after: Table) -> None:
+        """Any columns will do: each file has those of its time. A table that joins needs a place of its own."""
+        if before is not None:
+            return
+        self._check_owner()
+        if self._place.manifests.has(self.table.full_name) or not is_empty(self._folder):
+            raise SpecError(
+                f"The destination {self._folder.url} exists already.",
+                detail="Its rows would be mixed with those of the table; nothing was written.",
+                hint="Move that folder away, then add the table again.",
+            )
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
         """Later files have the new columns."""
@@ -180,10 +159,6 @@ class ParquetTable:
             new_progress = replace(progress, generation=progress.generation + 1, begun=epoch, changes=after)
             self._place.unpublished.tables[table.full_name] = new_progress
         return CopyStart(max(progress.begun, epoch))
-
-    def inspect(self) -> Sequence[str]:
-        """Nothing follows a commit."""
-        return ()
 
     def read_state(self) -> StoredState:
         """By the manifests."""

@@ -49,7 +49,7 @@ class Delivery:
 
         Raises PipelineHeldError when another runner holds the pipeline.
         """
-        self._publisher.destination.guard()
+        self._publisher.destination.terms.check()
         through, facts = self._publisher.facts
         state = self._ledger.state
         assert state is not None

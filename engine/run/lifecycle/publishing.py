@@ -38,7 +38,7 @@ def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
     """Record in the ledger what it does not know of the further sinks, once they have ended."""
     state = committed_state(ledger)
     if news := {sink.name: found for sink in publisher.further if (found := sink.news(state))}:
-        publisher.destination.guard()
+        publisher.destination.terms.check()
         ledger.commit(replace(following(state, run, {}), sinks=news))
 
 
@@ -51,7 +51,7 @@ def _further_sinks(
     if changes := sink_changes(ledger.state, sinks, list(ledger.kept_epochs())):
         joins = any(change is not None and change.joined >= 0 for change in changes.values())
         tables = _snapshots(ledger.state) if joins and not spec.sink.has_mirrors else {}
-        first.guard()
+        first.terms.check()
         ledger.commit(replace(following(ledger.state, journal.run, tables), sinks=changes))
 
     def report(name: str, error: BaseException | None) -> None:

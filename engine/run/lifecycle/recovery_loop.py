@@ -133,7 +133,7 @@ class RecoveryLoop:
                 self._note_gap()
 
     def _note_gap(self) -> None:
-        binlog_gap.note(self.ledger, self.journal.run, self.through, self.publisher.destination.guard)
+        binlog_gap.note(self.ledger, self.journal.run, self.through, self.publisher.destination.terms.check)
 
     def _reconnected(self) -> SourceAccess | None:
         """The source at the server that answers now; None after a stop.

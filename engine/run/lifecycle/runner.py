@@ -162,7 +162,7 @@ class _LockedRun:
             publisher.finish(drains=self._until is not None)
             record_sinks(publisher, ledger, self._journal.run)
             self._finish_removals(ledger)
-            self._destination.release(publisher.tables.complete())
+            publisher.tables.release()
             self._require_success(publisher, committed_state(ledger), reached=reached)
 
     def _store_answers(self, ledger: Ledger) -> bool:

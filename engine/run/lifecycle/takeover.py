@@ -42,7 +42,7 @@ class Takeover:
 
     def first_term(self, ledger: str) -> TermRecord:
         """The term in epoch 0."""
-        newest = self.destination.newest_term(ledger)
+        newest = self.destination.terms.newest(ledger)
         return TermRecord(newest.number + 1 if newest else 1, self._run)
 
     def take_first(self, ledger: Ledger) -> None:
@@ -60,7 +60,7 @@ class Takeover:
         change logs.
         """
         assert ledger.state is not None
-        newest = self.destination.newest_term(ledger.state.ledger)
+        newest = self.destination.terms.newest(ledger.state.ledger)
         self.destination.recall(newest)
         older = self._compare(ledger, newest, asked, everything=everything)
         terms = max([newest.number] if newest else [ledger.state.term, *self._terms(ledger.state)], default=0)
@@ -83,7 +83,7 @@ class Takeover:
 
     def _take_fence(self, state: State) -> None:
         term = Term(state.term, self._run, socket.gethostname(), os.getpid(), clock.utc_text())
-        self.destination.take(state.ledger, term)
+        self.destination.terms.take(state.ledger, term)
         self.taken = True
 
     def _terms(self, state: State) -> list[int]:

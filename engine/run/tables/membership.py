@@ -159,7 +159,8 @@ class MembershipChanges:
                 record, created = self._record(connection, state, table, by)
                 if created is not None and not (by and errors):
                     begun.append(created)
-                    created.create()
+                    created.drop()  # what a killed runner began
+                    created.open(must_exist=False)
                 records[table.full_name] = record
             except (SpecError, TableStoppedError, PreflightError) as error:
                 errors[table] = error
@@ -207,7 +208,7 @@ class MembershipChanges:
             return TableChange(resnapshot=switch), None
         shown = published_as(table, projection)
         created = self._publisher.destination.table(state.owner, shown, plan)
-        created.check_free()
+        created.check(None, shown)
         return replace(finished(self._spec, state.position), planned=joins), created
 
 
@@ -223,7 +224,7 @@ def drop_removed(destination: Destination, ledger: Ledger, run: str) -> None:
         return
     for name in names:
         stored_table(destination, state, state.removed[name]).drop()
-    destination.guard()
+    destination.terms.check()
     ledger.commit(completed(state, following(state, run, {name: TableChange(dropped=True) for name in names})))
 
 

@@ -23,7 +23,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.destination_table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.table_pair import TablePair
@@ -137,7 +137,7 @@ class Steady:
         self.delta.append("changes", self.epoch, files)
         self._grown()
         began = time.monotonic()
-        self.delta.apply(Content([MirrorStep(changes=files)], merge=self.epoch))
+        DeltaMirror(self.pair).apply(Content([MirrorStep(changes=files)], merge=self.epoch))
         self.merged_s.append(time.monotonic() - began)
         self.written_bytes += self._grown()
 

@@ -193,7 +193,7 @@ class Year:
     def end(self) -> None:
         """End a run in order."""
         self.publisher.finish()
-        self.destination.release(self.publisher.tables.complete())
+        self.publisher.tables.release()
         self.journal.close()
 
     def epoch(self) -> None:

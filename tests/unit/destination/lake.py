@@ -13,7 +13,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.destination_table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
@@ -40,7 +40,7 @@ def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False
 
 def merge(delta: DeltaDestinationTable, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
     """Merge changes into a mirror, which then has everything through an epoch."""
-    return delta.apply(Content([MirrorStep(changes=files)], merge=epoch))
+    return DeltaMirror(delta.pair).apply(Content([MirrorStep(changes=files)], merge=epoch))
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Lake:
 
     def empty(self, epoch: int, *, merged: bool = False) -> None:
         """Replace the mirror's rows by none. merged: whether it has the changes of the epoch, too."""
-        self.delta.apply(Content([], chunks=epoch, merge=epoch if merged else None, replaces=True))
+        DeltaMirror(self.pair).apply(Content([], chunks=epoch, merge=epoch if merged else None, replaces=True))
 
     def random_changes(self, chance: random.Random, count: int, keys: list[Any]) -> list[tuple[Any, int | None]]:
         """Changes of keys among `keys`; a fifth are deletions."""

@@ -182,7 +182,7 @@ def wait_for(found: Callable[[], Found]) -> Found:
 def taken(world: World, run: str, number: int) -> Destination:
     """The destination, taken by a runner with this term."""
     destination = world.destination()
-    destination.take("L", Term(number, run, "host", 1, ""))
+    destination.terms.take("L", Term(number, run, "host", 1, ""))
     return destination
 
 

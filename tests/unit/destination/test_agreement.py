@@ -54,14 +54,14 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
     """By runs that ended properly and by killed ones: each has its own term."""
     run(tmp_path)
     first, _ = take(tmp_path, "a")
-    first.destination.release()
+    first.destination.terms.release()
     second, _ = take(tmp_path, "b")
-    assert second.destination.guard() == 2
+    assert second.destination.terms.check() == 2
     third, _ = take(tmp_path, "c")
-    assert third.destination.guard() == 3
+    assert third.destination.terms.check() == 3
     for overtaken in (first, second):
         with pytest.raises(PipelineHeldError, match="taken over by run c"):
-            overtaken.destination.guard()
+            overtaken.destination.terms.check()
     state = Ledger(tmp_path / "ledger").state
     assert state is not None
     assert state.terms == ((1, "a"), (2, "b"), (3, "c"))
@@ -108,7 +108,7 @@ def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
     copy = Takeover(lake_destination(tmp_path), "copy")
     copy.take(Ledger(tmp_path / "copy" / "ledger"), NAMES, everything=False)
     with pytest.raises(PipelineHeldError, match="taken over by run copy"):
-        original.destination.guard()
+        original.destination.terms.check()
     with pytest.raises(MismatchError):
         take(tmp_path, "original again")
 

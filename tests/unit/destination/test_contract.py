@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 from engine.base.errors import DestinationError, MismatchError, PipelineHeldError, SpecError
+from engine.destination.capabilities import (
+    InspectsCommits,
+    KeepsDifferences,
+    Maintainable,
+    RemembersTables,
+    Versioned,
+)
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
@@ -142,7 +149,7 @@ def test_an_earlier_term_writes_nothing_more(tmp_path: Path, kind: Kind) -> None
     with pytest.raises(PipelineHeldError):
         table.append(CHANGES, 4, files)
     with pytest.raises(PipelineHeldError):
-        earlier.guard()
+        earlier.terms.check()
     assert changes(kind, tmp_path) == before
 
 
@@ -189,7 +196,7 @@ def test_another_ledger_is_refused(tmp_path: Path, kind: Kind) -> None:
     taken(world, "a", 1)
     other = world.destination().table(Owner("another"), OLD, PLAN)
     with pytest.raises(SpecError, match="exists already"):
-        other.check_free()
+        other.check(None, OLD)
     with pytest.raises(SpecError, match="does not belong to this pipeline's ledger"):
         other.open(must_exist=False)
     other.drop()
@@ -210,6 +217,32 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
     ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3}}))
     with pytest.raises(MismatchError, match="is not what the ledger has published"):
         Takeover(world.destination(), "b").take(ledger, frozenset(), everything=False)
+
+
+def test_a_table_that_is_gone_is_opened_for_a_copy(tmp_path: Path, kind: Kind) -> None:
+    """What is lost is given up, and the change log begins with the columns of the copy."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    shutil.rmtree(tmp_path / "lake/d")
+    destination = world.destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    opened = table.open(must_exist=False, copied_as=WIDER)
+    assert (opened.is_new, table.table) == (True, WIDER)
+    table.begin_copy(WIDER, PLAN, 4, "2026-01-01T00:00:00Z")
+    destination.publish(EpochEnd(4, "b:1", ""))
+    assert not table.read_state().fault
+    assert table.append(CHANGES, 5, world_files(world.changes(WIDER, [("+I", 7, 7, 7)])))
+    destination.publish(EpochEnd(5, "b:1", ""))
+    assert changes(kind, tmp_path)[-1:] == [("+I", 7, 7)]
+
+
+def test_what_a_destination_cannot_do_is_absent(tmp_path: Path, kind: Kind) -> None:
+    """The publisher and the commands ask for the capability, so nothing is imitated."""
+    destination = World(tmp_path, kind=kind).destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    of_tables = [isinstance(table, one) for one in (Maintainable, Versioned, InspectsCommits)]
+    of_destination = [isinstance(destination, one) for one in (RemembersTables, KeepsDifferences)]
+    assert {*of_tables, *of_destination, table.mirror is not None} == {kind == "delta"}
 
 
 @pytest.mark.parametrize("killed", [(), (4,), (5,), range(7)])
@@ -256,8 +289,7 @@ def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind) -> 
     assert not (tmp_path / "lake/d/t").exists()
     destination = world.destination()
     table = destination.table(Owner("L"), OLD, PLAN)
-    table.check_free()
-    table.create()
+    table.check(None, OLD)
     assert table.open(must_exist=False).applied_epochs[CHANGES] == -1
     assert table.append(CHANGES, 9, world_files(world.changes(OLD, [("+I", 7, 7)])))
     destination.publish(EpochEnd(9, "b:1", ""))

@@ -9,7 +9,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.destination import table_progress
 from engine.destination.agreement import compare
-from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.destination_table import DeltaMirror
 from engine.destination.destination_protocol import Content, StoredState
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
@@ -176,14 +176,14 @@ def test_merges_stay_bounded_when_a_copy_ends(tmp_path: Path, monkeypatch: pytes
     for n in range(6):
         world.epoch(changes=world.changes(OLD, [("+I", 10 + 3 * n + i, 1) for i in range(3)]))
     world.epoch(chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
-    real = DeltaDestinationTable.apply
+    real = DeltaMirror.apply
 
-    def apply(stored: DeltaDestinationTable, content: Content) -> Any:
+    def apply(stored: DeltaMirror, content: Content) -> Any:
         if content.chunks is None:
             merged.append(sum(len(step.changes) for step in content.steps))
         return real(stored, content)
 
-    monkeypatch.setattr(DeltaDestinationTable, "apply", apply)
+    monkeypatch.setattr(DeltaMirror, "apply", apply)
     run = Run(tmp_path, world)
     for record in world.records:
         run.take(record)

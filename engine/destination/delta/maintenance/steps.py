@@ -27,6 +27,7 @@ from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ, TM_TS, Table
+from engine.destination.capabilities import MaintenanceStep
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import are_old_enough, stamps_of
@@ -43,7 +44,6 @@ from engine.destination.delta.merge.newest_images import open_parquet
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
-from engine.destination.destination_protocol import MaintenanceStep
 from engine.journal.destination_events import TableMaintained
 from engine.store.folder import Folder
 from engine.store.folder_state import Stamp

@@ -12,8 +12,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
+from engine.destination.capabilities import DifferenceRow
 from engine.destination.delta.log.table_opening import open_table
-from engine.destination.destination_protocol import DifferenceRow
 from engine.store.folder import Folder
 
 FOLDER = "_tm_differences"

@@ -194,7 +194,7 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     table = destination.table(Owner("L"), OLD, PLAN)
     table.drop()
     assert named(tmp_path) == there(tmp_path) == set()
-    table.check_free()
+    table.check(None, OLD)
     assert table.last_epoch(CHANGES) == -1
     again = manifests.Manifests(LocalFolder(tmp_path / "lake"), Owner("L"), lambda: 1)
     assert again.progress("d.other").changes == 3
@@ -208,7 +208,7 @@ def test_a_start_that_is_tried_again_sees_what_another_run_published_meanwhile(t
     publish = earlier.table(Owner("L"), OLD, PLAN)
     destination.recall(None)
     assert destination.table(Owner("L"), OLD, PLAN).last_epoch(CHANGES) == -1
-    publish.create()
+    publish.open(must_exist=False)
     files = [DataFile(**file) for file in world.changes(OLD, [("+I", 9, 9)])["files"]]
     assert publish.append(CHANGES, 4, files)
     earlier.publish(EpochEnd(4, "b:1", ""))

@@ -76,7 +76,7 @@ class Runs:
         publisher.finish()
         time.sleep(0.02)
         if in_order:
-            destination.release(publisher.tables.complete())
+            publisher.tables.release()
         journal.close()
         return publisher
 

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from engine.destination.capabilities import STEPS
 from engine.destination.delta.maintenance.steps import PairMaintenance
-from engine.destination.destination_protocol import STEPS
 from engine.spec.sink_settings import MirrorMode
 from tests.unit.destination.lake import Lake
 

@@ -13,12 +13,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from engine.base import clock
+from engine.destination.capabilities import MaintenanceStep
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.maintenance.optimize import next_rewrite
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge import newest_images
-from engine.destination.destination_protocol import KINDS, MaintenanceStep
+from engine.destination.destination_protocol import KINDS
 from engine.destination.maintenance_schedule import Maintenance, MaintenanceRequest
 from engine.destination.table_progress import Target
 from engine.journal.events import ErrorReported

@@ -6,8 +6,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from engine.base import clock
+from engine.destination.capabilities import DifferenceRow
 from engine.destination.delta.read.differences import FOLDER, MOST_FILES, append_differences
-from engine.destination.destination_protocol import DifferenceRow
 from engine.store.local_folder import LocalFolder
 
 ROW = DifferenceRow(clock.utc_now(), "a.b", "missing", '["0"]', [], "", '{"id": 0}', None, "binlog.000001:4", 3)

@@ -1,0 +1,145 @@
+"""What only some destinations can do. One that cannot lacks the methods: it does not imitate them.
+
+    Maintainable         a table whose files are rewritten and vacuumed
+    Versioned            a table that can be rolled back, for backups
+    InspectsCommits      a table that checks again what its last commits added
+    RemembersTables      a destination whose next run need not look through tables that have not changed
+    KeepsDifferences     a destination that keeps the differences which a verification finds
+
+The publisher and the commands ask with `isinstance`. How tables are read back, and whether readers' files become part
+of tables, is decided by the landing (`engine.capture.landing`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, Protocol, runtime_checkable
+
+from engine.decode.schema import Table
+from engine.destination.destination_protocol import DestinationTable
+from engine.journal.destination_events import TableMaintained
+
+MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
+STEPS: tuple[MaintenanceStep, ...] = ("optimize", "compact", "expire", "vacuum")
+
+
+class TableMaintenance(Protocol):
+    """Maintains one table, in steps of bounded size that change no row. Each returns None if there is nothing to do."""
+
+    @property
+    def table(self) -> Table:
+        """The captured table as it is published."""
+
+    def optimize(self) -> TableMaintained | None:
+        """Rewrite what makes the mirror slow to read."""
+
+    def compact(self) -> TableMaintained | None:
+        """Merge small files of the change log."""
+
+    def expire(self, before: datetime) -> TableMaintained | None:
+        """Remove older changes from the change log, as far as the mirror has them."""
+
+    def vacuum(self, needed_files: Collection[str], retention: timedelta) -> TableMaintained | None:
+        """Delete files that no version within the retention names. needed_files: files that the ledger still needs."""
+
+    def due_steps(self, before: datetime | None) -> list[MaintenanceStep]:
+        """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
+
+
+@runtime_checkable
+class Maintainable(Protocol):
+    """A table that is maintained between merges."""
+
+    def maintenance(self) -> TableMaintenance:
+        """How it is maintained. An error of a step concerns no row, so the table continues."""
+
+
+Versions = Mapping[str, tuple[int, Mapping[str, int]]]
+"""By a name of the destination's, a version of a table and the ledger's transaction identifiers in it."""
+
+
+class TableVersions(Protocol):
+    """The versions of one table, for backups: a destination that keeps earlier ones can be rolled back."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether something of the table is there to be rolled back."""
+
+    def newest(self) -> Versions:
+        """The newest version."""
+
+    def identities(self) -> Mapping[str, str]:
+        """Identifiers that a table gets when it is created: another one of the same name has others."""
+
+    def check_roll_back(self, versions: Versions, identities: Mapping[str, str]) -> None:
+        """Raises DestinationError when `roll_back` is not possible; changes nothing.
+
+        identities: those of the table that the versions are of; empty if they are not known.
+        """
+
+    def roll_back(self, versions: Versions) -> None:
+        """Roll the table back, transaction identifiers included (the inverse of `newest`); then fence it.
+
+        Raises DestinationError when a version or one of its files is missing; the table is then unchanged.
+        """
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A table that keeps earlier versions, to which a restored backup rolls it back."""
+
+    def versions(self) -> TableVersions:
+        """Its versions."""
+
+
+@runtime_checkable
+class InspectsCommits(Protocol):
+    """A table that looks after what its last commits added."""
+
+    def inspect(self) -> Sequence[str]:
+        """What failed after the last commits and concerns no row. Called before each merge.
+
+        MUST raise MissingFilesError when rows that were applied are gone; it stops the table.
+        """
+
+
+@runtime_checkable
+class RemembersTables(Protocol):
+    """A destination whose `read_state` and `open` need not look through tables that are as a run left them."""
+
+    def remember(self, tables: Iterable[DestinationTable]) -> None:
+        """Note the tables as this run leaves them, for the next run's `recall`. Called before `Terms.release`.
+
+        An error of the disk MUST be ignored: the next run then looks through all tables.
+        """
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A row that differs."""
+
+    found_at: datetime
+    table: str
+    kind: str
+    """missing, extra, different or duplicate."""
+    key: str
+    """A JSON list of texts, in the order of the primary key."""
+    columns: list[str]
+    """The columns that differ, of a different row."""
+    cause: str
+    source: str | None
+    """The source's row as JSON; None if it has none."""
+    mirror: str | None
+    """The mirror's row as JSON."""
+    position: str
+    """Where both were compared: at this position or later."""
+    version: int
+    """The version of the mirror, as its comparison began."""
+
+
+@runtime_checkable
+class KeepsDifferences(Protocol):
+    """A destination that keeps rows which a verification found to differ, for its readers."""
+
+    def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
+        """Keep them."""
