@@ -7,7 +7,10 @@ continues from the backup's position, if the source still has it.
 
 Order. A backup may be made while the pipeline runs: it reads the tables' versions first, then the ledger. So the ledger
 is never older than the tables, and has every epoch that they lack; that is checked before the file is written. A
-restore first takes the pipeline's lock and a new term, so that no other runner writes meanwhile.
+restore holds the pipeline as a runner does: by its lock, its lease if the state is in a bucket, and a new term, so that
+no other runner writes meanwhile. It unpacks the ledger beside the present one (`new_ledger`), rolls the tables back,
+and then switches ledgers. Killed before that, it leaves tables that have the term of a restore which the ledger does
+not know: a run refuses them (`destination.agreement`), and the restore can be run again.
 """
 
 import json
@@ -15,15 +18,21 @@ import os
 import shutil
 import socket
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine import __version__
+from engine.backup.new_ledger import new_ledger
 from engine.base import clock
 from engine.base.durable import make_folders, rename, sync_folder, write_atomically
-from engine.base.errors import LedgerError, SpecError
+from engine.base.errors import LedgerError, SpecError, TransientError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.capabilities import TableVersions, Versioned
@@ -34,11 +43,13 @@ from engine.destination.sink_opening import sinks_after_restore
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.pipeline.pipeline_lock import held
+from engine.pipeline.remote_state.operator_copy import committed_ledger
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 FORMAT = 1
 _TRIES = 5
+_READS_AT_ONCE = 16
 _MANIFEST = "backup.json"
 
 
@@ -60,18 +71,23 @@ class Backup:
 def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     """Write a backup, even while the pipeline runs.
 
-    Raises SpecError without a ledger, for a destination that keeps no versions, or if the file cannot be written.
+    Raises SpecError without a ledger, for a destination that keeps no versions, or if the file cannot be written;
+    TransientError if a bucket cannot be reached.
     """
     spec.sink.require_mirrors("A backup")
+    before = _state(directory)
     for _ in range(_TRIES):
-        before = _state(directory)
-        versions = _versions(destination_of(spec.sink), before, whole=True)
-        tables = {name: one.newest() for name, one in versions.items()}
-        identities = {name: one.identities() for name, one in versions.items()}
-        files = _ledger_files(directory)
-        state = _state(directory)
-        if state.ledger == before.ledger and _is_complete(files, tables, state):
+        with _reaching_stores():
+            versions = _versions(destination_of(spec.sink), before, whole=True)
+            tables = {name: one.newest() for name, one in versions.items()}
+            identities = {name: one.identities() for name, one in versions.items()}
+            files = _ledger_files(committed_ledger(directory))
+        state = _state_in(files)
+        if state is None:
+            continue
+        if (state.ledger, _begun(state)) == (before.ledger, _begun(before)) and _is_complete(files, tables, state):
             return _written(spec, directory, out, state, {"tables": tables, "identities": identities}, files)
+        before = state
     raise LedgerError(
         "The ledger changed faster than it could be copied.",
         detail="No backup was written.",
@@ -80,43 +96,43 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
 
 
 def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
-    """Restore the ledger from a backup and roll the destination back to it; the old ledger is set aside.
+    """Roll the destination back to a backup, and put its ledger in the place of the pipeline's, which is set aside.
 
     Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives,
-    DestinationError when a table cannot be rolled back. After a partial failure, run the restore again.
+    DestinationError when a table cannot be rolled back, TransientError if a bucket cannot be reached. After a partial
+    failure, run the restore again.
     """
-    if spec.state is not None:
-        raise SpecError(
-            "The state of this pipeline is in a bucket, whose ledger cannot be restored by a command yet.",
-            detail="Nothing was changed.",
-            hint="Restore the bucket's earlier versions of state and lake, if it keeps them; or redump the tables: "
-            "tidemark redump SPEC --all",
-        )
-    with held(directory), _opened(file) as archive:
+    with new_ledger(directory, spec.name) as new, _opened(file) as archive, _reaching_stores():
         manifest = _manifest(archive, file, spec)
-        aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")
         destination = destination_of(spec.sink)
         newest = destination.terms.newest(manifest["ledger"])
         number = max(newest.number if newest else 0, int(manifest["term"])) + 1
-        if directory.ledger.exists():
-            directory.ledger.rename(aside)
-        try:
-            _unpack(archive, directory)
-            state = _rolled_back(spec, directory, destination, manifest, number)
-        except BaseException:
-            shutil.rmtree(directory.ledger, ignore_errors=True)
-            if aside.exists():
-                aside.rename(directory.ledger)
-            raise
+        _unpack_ledger(archive, new.folder)
+        state = _rolled_back(spec, new.folder, destination, manifest, number)
+        _unpack_others(archive, new.directory)
         # Verifications are about versions that are not the newest any more.
-        shutil.rmtree(directory.verifications, ignore_errors=True)
+        shutil.rmtree(new.directory.verifications, ignore_errors=True)
+        new.switch()
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
 
 
+@contextmanager
+def _reaching_stores() -> Iterator[None]:
+    """Raise TransientError for a store that is away or refuses."""
+    try:
+        yield
+    except (StoreAwayError, StoreAccessError) as error:
+        raise TransientError(
+            str(error),
+            detail="What was asked may have been done in part.",
+            hint="Make sure that this host reaches the store and that its credentials are valid, then do it again.",
+        ) from error
+
+
 def _rolled_back(
-    spec: Spec, directory: Directory, destination: Destination, manifest: Mapping[str, Any], number: int
+    spec: Spec, folder: Folder, destination: Destination, manifest: Mapping[str, Any], number: int
 ) -> State:
-    ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
+    ledger, run = Ledger(folder), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
     ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
     state = ledger.state
     assert state is not None
@@ -192,25 +208,38 @@ def _versions(destination: Destination, state: State, *, whole: bool = False) ->
     return versions_by_table
 
 
-def _ledger_files(directory: Directory) -> dict[str, bytes]:
-    """The ledger's current files. One that is pruned meanwhile is left out; `_holds` notices."""
-    contents = {}
-    for path in sorted(directory.ledger.glob("*-*.json")):
-        if not path.name.startswith("."):
-            try:
-                contents[path.name] = path.read_bytes()
-            except FileNotFoundError:
-                continue
-    return contents
+def _begun(state: State) -> set[str]:
+    return {name for name, known in state.tables.items() if known.begun}
+
+
+def _ledger_files(ledger: Folder) -> dict[str, bytes]:
+    """The ledger's current files. One that is pruned meanwhile is left out; `_is_complete` notices."""
+
+    def content(name: str) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return ledger.read(name)
+        return None
+
+    names = [entry.name for entry in ledger.entries() if fnmatchcase(entry.name, "*-*.json")]
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        found = dict(zip(names, pool.map(content, names), strict=True))
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _state_in(files: Mapping[str, bytes]) -> State | None:
+    """The state to which copied files lead; None if they do not fit together."""
+    with TemporaryDirectory(prefix="tidemark-backup-") as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        try:
+            return Ledger(Path(folder)).state
+        except LedgerError:
+            return None
 
 
 def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
-    """Whether the copied files lead to `state` and include every epoch that a table lacks."""
+    """Whether the copied files include every epoch that a table lacks."""
     epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
-    fulls = [int(name[6:-5]) for name in files if name.startswith("state-")]
-    start = max(fulls, default=-1)
-    if not all(epoch in epochs for epoch in range(start + 1, state.epoch + 1)):
-        return False
     for name, versions in tables.items():
         for _, known in versions.values():
             for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
@@ -251,13 +280,16 @@ def _manifest(archive: zipfile.ZipFile, file: Path, spec: Spec) -> dict[str, Any
     return manifest
 
 
-def _unpack(archive: zipfile.ZipFile, directory: Directory) -> None:
-    make_folders(directory.ledger)
+def _unpack_ledger(archive: zipfile.ZipFile, ledger: Folder) -> None:
     for name in archive.namelist():
         folder, _, own = name.rpartition("/")
         if folder == "ledger":
-            write_atomically(directory.ledger / own, archive.read(name).decode())
-        elif name in (directory.controls.name, directory.parked.name):
+            ledger.write(own, archive.read(name))
+
+
+def _unpack_others(archive: zipfile.ZipFile, directory: Directory) -> None:
+    for name in archive.namelist():
+        if name in (directory.controls.name, directory.parked.name):
             write_atomically(directory.root / name, archive.read(name).decode())
 
 

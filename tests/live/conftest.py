@@ -15,6 +15,7 @@ from tests.servers.hosts import Hosts
 from tests.support.store_faults import StoreFaults, store_faults
 
 PipelineFactory = Callable[..., Pipeline]
+LakeFactory = Callable[..., Pipeline]
 
 
 @pytest.fixture
@@ -52,3 +53,48 @@ def faults(bucket: BucketServer) -> Iterator[StoreFaults]:
     """A proxy before the store."""
     with store_faults(bucket.port) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def new_lake(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    bucket: BucketServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> LakeFactory:
+    """``new_lake("bucket")``: a pipeline whose lake is in a bucket, and its state in a bucket or a folder."""
+    environment = {
+        **CREDENTIALS,
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "TIDEMARK_HOME": str(tmp_path / "home"),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    def factory(state: str, **settings: Any) -> Pipeline:
+        pipeline = new_pipeline(
+            server,
+            database,
+            chunk_rows=500,
+            poll=0.2,
+            merge=0.5,
+            spark='master = "local[2]"',
+            environment=environment,
+            **settings,
+        )
+        text = pipeline.spec.read_text().replace('path = "lake"', f'path = "s3://lake/{database}/lake"')
+        if state == "bucket":
+            if not bucket.replaces:
+                pytest.skip(
+                    "the server replaces whatever the condition says: Go is missing, which builds the right one"
+                )
+            text = f'state = "s3://lake/{database}/state"\n{text}'
+            pipeline.home = pipeline.home / "runner"
+        pipeline.spec.write_text(text)
+        return pipeline
+
+    return factory

@@ -123,7 +123,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "backup/backup.py::_written": (1, INPUT),
     "backup/backup.py::_state": (1, INPUT),
     "backup/backup.py::_manifest": (2, INPUT),
-    "backup/backup.py::restore": (1, OUTSIDE),
+    "backup/backup.py::_reaching_stores": (
+        1,
+        ("test_remote_backup.py::test_a_store_that_is_away_is_named_by_both_commands",),
+    ),
     "pipeline/remote_state/lease.py::_held": (1, ("test_remote_state.py::test_another_host_takes_over",)),
     "pipeline/remote_state/lease.py::_lost": (1, ("test_remote_state.py::test_another_host_takes_over",)),
     "pipeline/remote_state/operator_copy.py::reaching": (1, OUTSIDE),

@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "destination": {"capture", "decode", "journal", "ledger", "plan", "spec", "store"},
     "explore": {"capture", "decode", "destination", "ledger", "pipeline", "spec", "store"},
     "audit": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "source", "spec", "store"},
-    "backup": {"capture", "decode", "destination", "ledger", "pipeline", "spec"},
+    "backup": {"capture", "decode", "destination", "ledger", "pipeline", "spec", "store"},
     "verify": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "plan", "source", "spec", "store"},
     "status": {
         "alerting",

@@ -3,7 +3,8 @@
 The bucket has what a pipeline's directory has (`engine.pipeline.directory`), but for files of one host: locks, logs,
 caches. Every host works on a copy, a directory as ever, and each file has one owner who writes it:
 
-    ledger/           the runner, before anybody else sees an epoch (`ledger_folder`): its creation there is the commit
+    ledger/           the runner, before anybody else sees an epoch (`ledger_folder`): its creation there is the commit.
+                      After a restore, the lease names another folder for it
     lease.json        the runner: who runs the pipeline, that it lives, and its `runner.json` (`lease`)
     journal/, alerts.json, verify/ …
                       the runner, within seconds (`runner_sync`); a journal's growing end in pieces (`journal_tail`)

@@ -20,7 +20,7 @@ from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError, SpecError
 from engine.base.json_records import record_from
 from engine.pipeline import formats
-from engine.pipeline.remote_state.names import LEASE
+from engine.pipeline.remote_state.names import LEASE, LEDGER, ledger_folders
 from engine.store.folder import Folder
 
 _LOOK_S = 3.0
@@ -48,6 +48,8 @@ class LeaseRecord:
     """How often operators left something."""
     uploads: int = 0
     """How often the holder changed files of the state."""
+    ledger: str = LEDGER
+    """The folder of the ledger in the bucket: each restore makes another one the ledger's."""
     runner: Mapping[str, Any] = field(default_factory=dict)
     """The holder's `runner.json`; empty until it has one."""
     knock: str = ""
@@ -87,6 +89,11 @@ def seen_lease(state: Folder, before: SeenLease | None = None) -> SeenLease | No
     return SeenLease(record, entry.tag)
 
 
+def ledger_name(state: Folder, seen: SeenLease | None) -> str:
+    """The folder of the ledger. Without a lease, which somebody may have deleted, the newest one. Raises OSError."""
+    return max(ledger_folders(state), default=LEDGER) if seen is None else seen.record.ledger
+
+
 class Lease:
     """The lease of one runner, which has taken it. Not thread-safe."""
 
@@ -100,6 +107,11 @@ class Lease:
         """How often operators left something, as of the last renewal."""
         return self._record.orders
 
+    @property
+    def ledger(self) -> str:
+        """The folder of the ledger."""
+        return self._record.ledger
+
     def renew(self, runner: Mapping[str, Any], valid_s: float, uploads: int) -> None:
         """Say that the holder lives.
 
@@ -110,6 +122,10 @@ class Lease:
     def give_back(self, runner: Mapping[str, Any], uploads: int) -> None:
         """End the lease: others need not wait. Raises as `renew` does."""
         self._replace(runner=runner, uploads=uploads, ended=True)
+
+    def switch_ledger(self, folder: str, uploads: int) -> None:
+        """Make another folder the ledger's. Only who holds the lease can. Raises as `renew` does."""
+        self._replace(ledger=folder, uploads=uploads)
 
     def _replace(self, **changes: Any) -> None:
         while True:
@@ -186,11 +202,12 @@ def _silent(state: Folder, seen: SeenLease) -> SeenLease | None:
 
 def _taken(state: Folder, seen: SeenLease | None, own: LeaseRecord) -> Lease | None:
     if seen is None:
+        own = replace(own, ledger=ledger_name(state, None))
         if not state.create(LEASE, own.text):
             return None
         created = seen_lease(state)
         return Lease(state, own, created.tag) if created is not None and created.record.holder == own.holder else None
-    record = replace(own, orders=seen.record.orders, uploads=seen.record.uploads)
+    record = replace(own, orders=seen.record.orders, uploads=seen.record.uploads, ledger=seen.record.ledger)
     tag = state.replace(LEASE, record.text, seen.tag)
     return Lease(state, record, tag) if tag else None
 

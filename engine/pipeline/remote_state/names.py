@@ -3,14 +3,23 @@
 Nothing else below it is read, copied or deleted: it may be a lake, or the state of another pipeline.
 """
 
+from engine.store.folder import Folder
+
 LEASE, SPEC = "lease.json", "pipeline.toml"
 LEDGER, JOURNAL, TAIL, INBOX = "ledger", "journal", "journal-tail", "inbox"
+RESTORED = f"{LEDGER}-"
+"""Begins the name of a ledger's folder that a restore made; a number of six digits follows, and random ones."""
 RUNNER_FILES = ("alerts.json", "controls.json", "parked.json", "space.json")
 RUNNER_FOLDERS = ("verify", "maintenance")
 """With the folders in them."""
 ANSWERS = ("inbox/done", "inbox/refused", "inbox/claims")
 OPERATORS = ("acknowledged", "silences", "inbox/withdrawn")
 """Folders whose files operators write, besides commands."""
+
+
+def ledger_folders(state: Folder) -> list[str]:
+    """The folders of the ledger and of those that restores made, oldest first."""
+    return [name for name in state.folders() if name == LEDGER or name.startswith(RESTORED)]
 
 
 def is_copied(name: str) -> bool:

@@ -16,11 +16,12 @@ from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import TransientError
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.lease import LeaseRecord, SeenLease, knock, seen_lease
+from engine.pipeline.remote_state.lease import LeaseRecord, SeenLease, knock, ledger_name, seen_lease
 from engine.pipeline.remote_state.names import SPEC, is_copied
 from engine.pipeline.remote_state.place import note_state, remote_state, state_url
 from engine.pipeline.remote_state.state_copy import StateCopy
 from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 REFRESH_S = 2.0
 _CURRENT_S = 15.0
@@ -40,7 +41,7 @@ def refresh(directory: Directory) -> None:
         before = _SEEN.get(directory.root)
         seen = seen_lease(state, before)
         if seen is None or before is None or not _same_files(before.record, seen.record):
-            copy = StateCopy(directory.root, state)
+            copy = StateCopy(directory.root, state, ledger_name(state, seen))
             also = [SPEC] if copy.has(SPEC) or not directory.spec.exists() else []
             copy.download(is_copied, also, keeps_commands=True)
         if seen is not None and seen is not before:
@@ -59,13 +60,29 @@ def is_current(directory: Directory) -> bool:
 
 
 def _same_files(one: LeaseRecord, other: LeaseRecord) -> bool:
-    return (one.holder, one.uploads, one.orders, one.ended) == (other.holder, other.uploads, other.orders, other.ended)
+    return _files_of(one) == _files_of(other)
+
+
+def _files_of(record: LeaseRecord) -> tuple[object, ...]:
+    return record.holder, record.uploads, record.orders, record.ended, record.ledger
 
 
 def _show_runner(directory: Directory, record: LeaseRecord) -> None:
     """Write `runner.json` as the holder of the lease has it. It is as old as a renewal may be."""
     if record.runner:
         write_atomically(directory.runner, json.dumps({**record.runner, "renewed_every_s": record.valid_s}, indent=1))
+
+
+def committed_ledger(directory: Directory) -> Folder:
+    """The ledger as it is committed: the bucket's, if the state is in one, because the copy may be old.
+
+    Raises TransientError.
+    """
+    state = remote_state(directory)
+    if state is None:
+        return LocalFolder(directory.ledger)
+    with reaching(state):
+        return state / ledger_name(state, seen_lease(state))
 
 
 def leave(directory: Directory, name: str, content: bytes) -> bool:

@@ -13,8 +13,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError
@@ -69,10 +69,12 @@ class RunnerSync:
         self._mover = threading.Thread(target=self._move_on, name="remote state", daemon=True)
         self._lease = take_lease(quick, pipeline, socket.gethostname(), os.getpid(), BUSY_S + _GRACE_S, waits)
         self._renewed_s = clock.monotonic_s()
+        self.ledger = state / self._lease.ledger
+        """The ledger's folder in the bucket."""
         self._renewer.start()
         try:
             self._taken_orders = self._lease.orders
-            self._files = StateCopy(copy.root, state)
+            self._files = StateCopy(copy.root, state, self._lease.ledger)
             entries = self._files.download(lambda name: is_copied(name) and not _is_command(name))
             self._journal = JournalUpload(copy.root / JOURNAL, state, entries)
             self.ledger_tags = self._files.tags("ledger/")
@@ -125,6 +127,16 @@ class RunnerSync:
                 self._committed_s = clock.monotonic_s()
                 return created
 
+    def switch_ledger(self, folder: str) -> None:
+        """Upload what is left, then make another folder of the bucket the ledger's; the copy keeps the old one.
+
+        Raises PipelineHeldError if another runner has the pipeline; errors of `Folder`: it may be done then.
+        """
+        self._upload()
+        with self._renewing:
+            self._lease.switch_ledger(folder, self._uploads)
+            self.ledger = self._state / folder
+
     def close(self) -> None:
         """Upload what is left, and give the lease back. A store that is away gets nothing of it."""
         self._moving.set()
@@ -152,7 +164,8 @@ class RunnerSync:
             if self._lease.orders != self._taken_orders:
                 self._attempt("orders", self._take_orders)
             every_s = _UPLOAD_BUSY_S if self._is_busy else _UPLOAD_IDLE_S
-            if clock.monotonic_s() - self._uploaded_s >= every_s or self._has_answered():
+            answered = self._newest_answer_ns() > self._answered_ns
+            if answered or clock.monotonic_s() - self._uploaded_s >= every_s:
                 self._attempt("upload", self._upload)
                 self._uploaded_s = clock.monotonic_s()
 
@@ -213,9 +226,6 @@ class RunnerSync:
     def _is_taken_command(self, name: str) -> bool:
         return _is_command(name) and self._files.has(name)
 
-    def _has_answered(self) -> bool:
-        return self._newest_answer_ns() > self._answered_ns
-
     def _newest_answer_ns(self) -> int:
         """When an answer was put away last."""
         newest_ns = 0
@@ -230,6 +240,24 @@ class RunnerSync:
         self._files.download(lambda name: name.startswith(OPERATORS) and is_copied(name))
         self._taken_orders = orders
         self._committed_s = clock.monotonic_s()  # their answers are uploaded soon
+
+
+@contextmanager
+def kept(sync: RunnerSync) -> Iterator[None]:
+    """Close the sync at the end. Raises PipelineHeldError if another runner has the pipeline by then."""
+    try:
+        yield
+    except PipelineHeldError as error:
+        sync.lose(error)
+        raise
+    except BaseException:
+        if sync.held_error is not None:
+            raise sync.held_error from None
+        raise
+    finally:
+        sync.close()
+    if sync.held_error is not None:
+        raise sync.held_error
 
 
 def _is_command(name: str) -> bool:

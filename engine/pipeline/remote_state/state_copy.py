@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from engine.base.durable import write_atomically
@@ -28,9 +29,11 @@ Note = tuple[str, int, int]
 class StateCopy:
     """The copy in a directory. Not thread-safe; one process at a time."""
 
-    def __init__(self, root: Path, state: Folder) -> None:
+    def __init__(self, root: Path, state: Folder, ledger: str = LEDGER) -> None:
+        """ledger: the folder of the ledger in the bucket. In the copy, it is always the same."""
         self._root = root
         self._state = state
+        self._ledger = ledger
         self._notes = self._read_notes()
 
     def _read_notes(self) -> dict[str, Note]:
@@ -52,7 +55,7 @@ class StateCopy:
         the bucket never had stay, as those that somebody wrote by hand. Raises OSError.
         """
         self._root.mkdir(parents=True, exist_ok=True)
-        entries = [one for one in self._state.below() if is_copied(one.name) or is_piece(one.name) or one.name in also]
+        entries = [one for one in self._entries() if is_copied(one.name) or is_piece(one.name) or one.name in also]
         wanted = [one for one in entries if (takes(one.name) or one.name in also) and not is_piece(one.name)]
         try:
             self._fetch([one for one in sorted(wanted, key=_order) if self._is_old(one)])
@@ -65,6 +68,20 @@ class StateCopy:
         finally:
             self._write_notes()
         return entries
+
+    def _entries(self) -> Iterator[FileEntry]:
+        """The bucket's files, named as in the copy; without a ledger that a restore has replaced."""
+        for entry in self._state.below():
+            folder, _, name = entry.name.partition("/")
+            if folder == self._ledger:
+                yield replace(entry, name=f"{LEDGER}/{name}")
+            elif folder != LEDGER:
+                yield entry
+
+    def _in_bucket(self, name: str) -> str:
+        """The name of a file of the copy in the bucket."""
+        folder, _, own = name.partition("/")
+        return f"{self._ledger}/{own}" if folder == LEDGER else name
 
     def _is_old(self, entry: FileEntry) -> bool:
         try:
@@ -91,7 +108,8 @@ class StateCopy:
         """The content; of a journal's part, what the copy lacks. None if the file is gone by now."""
         with suppress(FileNotFoundError):
             begin = self._length(entry.name) if entry.name.startswith(f"{JOURNAL}/") else 0
-            return self._state.read(entry.name, begin, entry.size - begin) if begin else self._state.read(entry.name)
+            name = self._in_bucket(entry.name)
+            return self._state.read(name, begin, entry.size - begin) if begin else self._state.read(name)
         return None
 
     def _length(self, name: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine.base.errors import PipelineHeldError, SpecError
+from engine.base.errors import SpecError
 from engine.ledger.store import LedgerFiles
 from engine.pipeline.directory import Directory, directory_of
 from engine.pipeline.pipeline_lock import held, standing_by
@@ -15,7 +15,7 @@ from engine.pipeline.remote_state.ledger_folder import LedgerFolder
 from engine.pipeline.remote_state.names import SPEC
 from engine.pipeline.remote_state.operator_copy import reaching
 from engine.pipeline.remote_state.place import note_state, remote_state, runner_copy
-from engine.pipeline.remote_state.runner_sync import RunnerSync
+from engine.pipeline.remote_state.runner_sync import RunnerSync, kept
 from engine.run.lifecycle.spark_sessions import EarlySession
 from engine.spark.kinds import is_local
 from engine.spark.session import Session, open_session
@@ -70,30 +70,12 @@ def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None
             return
         with reaching(state):
             sync = RunnerSync(copy, state, quick, spec.name, standby)
-        stack.enter_context(_kept(sync))
+        stack.enter_context(kept(sync))
         waiting.close()
         with reaching(state):
             spec = _spec_of_takeover(spec, spec_file, state, copy, before, waited=standby is not None)
-        ledger = LedgerFolder(state / "ledger", LocalFolder(copy.ledger), sync.ledger_tags, sync.commit)
+        ledger = LedgerFolder(sync.ledger, LocalFolder(copy.ledger), sync.ledger_tags, sync.commit)
         yield Workplace(spec, directory, copy, ledger, opens, sync, state)
-
-
-@contextmanager
-def _kept(sync: RunnerSync) -> Iterator[None]:
-    """Close the sync at the end. Raises PipelineHeldError if another runner has the pipeline by then."""
-    try:
-        yield
-    except PipelineHeldError as error:
-        sync.lose(error)
-        raise
-    except BaseException:
-        if sync.held_error is not None:
-            raise sync.held_error from None
-        raise
-    finally:
-        sync.close()
-    if sync.held_error is not None:
-        raise sync.held_error
 
 
 def _spec_in(state: Folder | None) -> bytes | None:
