@@ -197,6 +197,16 @@ class _Dump:
             raise explain(error, f"Reading the binlog {self.frames.file}") from error
 
 
+def without_cycle(found: Any) -> Any:
+    """An event of the package that is freed as soon as nothing uses it.
+
+    It and its packet refer to each other, so only the garbage collector would free them. That counts objects and not
+    bytes: with 3 000 updates of rows of a megabyte, 250 MiB of unused events stayed in memory.
+    """
+    found.packet.event = None
+    return found
+
+
 class LoggedRows:
     """The rows of some tables between two positions, both between transactions.
 
@@ -271,11 +281,13 @@ class LoggedRows:
     def _next(self, reader: BinLogStreamReader) -> Any:
         while True:
             try:
-                return reader.fetchone()
+                found = reader.fetchone()
             except TidemarkError:
                 raise
             except Exception as error:  # whatever the package raises  # noqa: BLE001
                 self._failed(error)
+            else:
+                return found if found is None else without_cycle(found)
 
     def _failed(self, error: Exception) -> None:
         """The package could not read an event. Raises BinlogDamagedError if rows may be missed because of it."""

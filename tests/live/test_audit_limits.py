@@ -3,9 +3,12 @@
 A test that fails here says that the package was fixed: delete the entry.
 """
 
+import gc
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
+
+from pymysqlreplication.row_event import RowsEvent
 
 from engine.audit.audit_limits import LIMITS
 from engine.audit.audit_source import LoggedRows
@@ -128,3 +131,17 @@ def test_every_limit_is_proved() -> None:
         "failed_event", "column_type", "compressed", "partial_json", "tagged_gtid",
     }  # fmt: skip
     assert set(LIMITS) - proved == {"text", "prepared"}
+
+
+def test_events_are_freed_at_once(server: Server, database: str) -> None:
+    """An event of the package and its packet refer to each other; the audit does not wait for the garbage collector."""
+    inserts = [f"INSERT INTO {{t}} VALUES ({n}, REPEAT('a', 9000))" for n in range(20)]
+    rows, alive = logged(server, database, "v LONGTEXT", *inserts), list[int]()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in rows:
+            alive.append(sum(isinstance(one, RowsEvent) for one in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert alive == [0] * 20

@@ -1,14 +1,20 @@
 """The headers of events: positions, and which events the package may see."""
 
+import gc
 import subprocess
 import sys
+import weakref
+from types import SimpleNamespace
 
 import pytest
+from pymysql.protocol import MysqlPacket
+from pymysqlreplication.event import XidEvent
+from pymysqlreplication.packet import BinLogPacketWrapper
 
-from engine.audit.audit_source import Frames
+from engine.audit.audit_source import Frames, without_cycle
 from engine.destination.delta.read.change_log import pack
 
-QUERY, TABLE_MAP, INSERT, PARTIAL, PAYLOAD, COMPRESSED = 2, 19, 30, 39, 40, 169
+QUERY, XID, TABLE_MAP, INSERT, PARTIAL, PAYLOAD, COMPRESSED = 2, 16, 19, 30, 39, 40, 169
 
 
 def event(kind: int, end: int, body: bytes = b"", flags: int = 0) -> bytes:
@@ -76,3 +82,21 @@ def test_the_package_writes_no_notices_to_the_terminal() -> None:
     code = "import logging, engine.audit.audit_source; logging.getLogger('pymysqlreplication').warning('set FULL')"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stderr == ""
+
+
+def test_an_event_is_freed_without_the_garbage_collector() -> None:
+    """The package's own events, which refer to their packets and back, are not."""
+
+    def decoded() -> XidEvent:
+        packet = MysqlPacket(event(XID, 100, b"\1" * 8), "utf8")
+        control = SimpleNamespace(charset="utf8", _get_dbms=lambda: "mysql")
+        settings = (False, {XidEvent}, None, None, None, None, False, False, False, True, False)
+        return BinLogPacketWrapper(packet, {}, control, (8, 4, 0), *settings).event
+
+    gc.disable()
+    try:
+        cyclic, freed = weakref.ref(decoded()), weakref.ref(without_cycle(decoded()))
+        assert cyclic() is not None
+        assert freed() is None
+    finally:
+        gc.enable()
