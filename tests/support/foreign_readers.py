@@ -3,12 +3,15 @@
 python foreign_readers.py ENVIRONMENT OUT READER,… FOLDER…: the rows of the n-th folder go to OUT/READER-n, as Parquet.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 DELTA_LAKE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""Of the Hadoop that pyspark 4.2.1 brings along; 760 MB with what it needs."""
 Write = Callable[[str, str], object]
 
 
@@ -16,11 +19,19 @@ def by_duckdb(_environment: str) -> Write:
     """DuckDB's Delta extension, as its package has it."""
     import duckdb
     import duckdb_extension_delta
+    import duckdb_extension_httpfs
 
-    package = Path(duckdb_extension_delta.__file__).parent
-    (extension,) = package.glob(f"extensions/v{duckdb.__version__}/delta.duckdb_extension")
     db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    db.load_extension(str(extension))
+    for name, package in (("httpfs", duckdb_extension_httpfs), ("delta", duckdb_extension_delta)):
+        folder = Path(package.__file__).parent
+        (extension,) = folder.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
+        db.load_extension(str(extension))
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+        db.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION '{os.environ['AWS_REGION']}', "
+            f"ENDPOINT '{endpoint.partition('://')[2]}', URL_STYLE 'path', USE_SSL {endpoint.startswith('https')})"
+        )
     return lambda folder, out: db.execute(f"COPY (SELECT * FROM delta_scan('{folder}')) TO '{out}' (FORMAT parquet)")
 
 
@@ -46,6 +57,17 @@ def spark_session(environment: str) -> Any:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.databricks.delta.snapshotPartitions": "2",
     }
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        settings |= {
+            "spark.jars.packages": f"{DELTA_LAKE},{S3}",
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            "spark.hadoop.fs.s3a.endpoint": endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": os.environ["AWS_REGION"],
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+            "spark.hadoop.fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
+            "spark.hadoop.fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        }
     return SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 
 

@@ -56,7 +56,7 @@ class Foreign:
                 made.touch()
         return python
 
-    def read(self, folders: Sequence[Path]) -> dict[str, list[pa.Table]]:
+    def read(self, folders: Sequence[str | Path]) -> dict[str, list[pa.Table]]:
         """The rows of the tables in these folders, by reader."""
         python = self.python()
         with tempfile.TemporaryDirectory(prefix="tidemark-readers-") as out:
@@ -73,15 +73,24 @@ class Foreign:
 
 FRAMES = Foreign(
     ("duckdb", "polars"),
-    ("duckdb==1.5.5", "duckdb-extension-delta==1.5.5", "polars==2.1.0", f"deltalake=={deltalake.__version__}"),
+    (
+        "duckdb==1.5.5",
+        "duckdb-extension-delta==1.5.5",
+        "duckdb-extension-httpfs==1.5.5",
+        "polars==2.1.0",
+        f"deltalake=={deltalake.__version__}",
+    ),
 )
 SPARK = Foreign(("spark",), ("pyspark==4.2.1",))
 """It fetches Delta Lake's package, from Maven Central, itself."""
 _FOREIGN = depth((FRAMES,), (FRAMES, SPARK))
 
 
-def rows_by_reader(*folders: Path) -> dict[str, list[pa.Table]]:
-    """The rows of the tables in these folders, in their order, by the name of the reader."""
+def rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
+    """The rows of the tables in these folders, in their order, by the name of the reader.
+
+    folders: in a bucket too, by URL; endpoint and credentials are then in the environment.
+    """
     found = {"deltalake": [rows_at(folder) for folder in folders]}
     for foreign in _FOREIGN:
         found |= foreign.read(folders)

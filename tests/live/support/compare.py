@@ -77,7 +77,7 @@ def assert_equal(source: pa.Table, mirror: str | Path | pa.Table, key: Iterable[
         raise AssertionError(_differences(source, copy, key))
 
 
-def assert_read_by_all(source: pa.Table, mirror: Path, changes: Path) -> None:
+def assert_read_by_all(source: pa.Table, mirror: str | Path, changes: str | Path) -> None:
     """Fail unless each independent reader finds the source's rows in the mirror, and all find the same change log."""
     order, log = [("_tm_seq", "ascending")], None
     for reader, (rows, found) in rows_by_reader(mirror, changes).items():
