@@ -5,7 +5,6 @@ lease names the ledger's folder (`pipeline.remote_state.lease`), and only who ho
 ledger stays beside the new one. A late commit of a runner that has lost its lease ends up there, and nobody reads it.
 """
 
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from engine.base import clock
 from engine.base.durable import rename, sync_folder
 from engine.pipeline.directory import Directory
 from engine.pipeline.pipeline_lock import held
-from engine.pipeline.remote_state.names import LEDGER, RESTORED, ledger_folders
+from engine.pipeline.remote_state.names import ledger_folders, new_ledger_folder
 from engine.pipeline.remote_state.operator_copy import reaching
 from engine.pipeline.remote_state.place import remote_state, runner_copy
 from engine.pipeline.remote_state.runner_sync import RunnerSync, kept
@@ -77,11 +76,10 @@ def _renamed(directory: Directory) -> Iterator[NewLedger]:
 def _named(state: Folder, copy: Directory, sync: RunnerSync) -> Iterator[NewLedger]:
     with reaching(state):
         folders = ledger_folders(state)
-        number = max((int(name[len(RESTORED) :][:6]) for name in folders if name != LEDGER), default=0) + 1
         for name in folders:
             if name > sync.ledger.name:  # a restore that was killed has left it
                 _empty(state / name)
-    new = state / f"{RESTORED}{number:06d}-{secrets.token_hex(3)}"
+    new = state / new_ledger_folder(folders)
     switches = False
 
     def switch() -> None:

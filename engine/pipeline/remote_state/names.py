@@ -3,12 +3,15 @@
 Nothing else below it is read, copied or deleted: it may be a lake, or the state of another pipeline.
 """
 
+import re
+import secrets
+from collections.abc import Iterable
+
 from engine.store.folder import Folder
 
 LEASE, SPEC = "lease.json", "pipeline.toml"
 LEDGER, JOURNAL, TAIL, INBOX = "ledger", "journal", "journal-tail", "inbox"
-RESTORED = f"{LEDGER}-"
-"""Begins the name of a ledger's folder that a restore made; a number of six digits follows, and random ones."""
+_RESTORED = re.compile(rf"^{LEDGER}-(\d{{6}})-[0-9a-f]{{6}}$")
 RUNNER_FILES = ("alerts.json", "controls.json", "parked.json", "space.json")
 RUNNER_FOLDERS = ("verify", "maintenance")
 """With the folders in them."""
@@ -19,7 +22,13 @@ OPERATORS = ("acknowledged", "silences", "inbox/withdrawn")
 
 def ledger_folders(state: Folder) -> list[str]:
     """The folders of the ledger and of those that restores made, oldest first."""
-    return [name for name in state.folders() if name == LEDGER or name.startswith(RESTORED)]
+    return [name for name in state.folders() if name == LEDGER or _RESTORED.match(name)]
+
+
+def new_ledger_folder(folders: Iterable[str]) -> str:
+    """A name for the folder of a restored ledger, after all others; unique. folders: the others."""
+    number = max((int(found[1]) for name in folders if (found := _RESTORED.match(name))), default=0) + 1
+    return f"{LEDGER}-{number:06d}-{secrets.token_hex(3)}"
 
 
 def is_copied(name: str) -> bool:

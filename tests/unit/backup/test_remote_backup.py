@@ -64,6 +64,7 @@ def test_a_ledger_in_a_bucket_is_put_back(tmp_path: Path) -> None:
     publish_story(world, tmp_path, [], since=3)
     later = ends_at(directory)
     assert later > 3
+    bucket.write("ledger-of-somebody/note", b"not ours")
     other = Directory(tmp_path / "other" / "shop")
     note_state(other, bucket.url)
     for n in (1, 2):
@@ -87,6 +88,7 @@ def test_a_ledger_in_a_bucket_is_put_back(tmp_path: Path) -> None:
     old = Ledger(bucket / "ledger").state
     assert old is not None
     assert old.epoch == later, "it is set aside"
+    assert bucket.read("ledger-of-somebody/note") == b"not ours"
     (tmp_path / "bucket" / LEASE).unlink()
     ends = Ledger(committed_ledger(directory)).state
     assert ends is not None
