@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -105,6 +105,18 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
     return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
 
 
+@dataclass
+class _Measurements:
+    """What the monitor keeps of its measurements."""
+
+    growth: Growth = field(default_factory=Growth)
+    births: dict[str, int] = field(default_factory=dict)
+    """When the binlog file after the committed one began, by its name."""
+    lags: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    """The newest lags, in seconds."""
+    ends: MeasuredEnds = field(default_factory=MeasuredEnds)
+
+
 class LagMonitor:
     """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
 
@@ -135,10 +147,7 @@ class LagMonitor:
         self._oldest_mirror = oldest_mirror
         self._turns = turns or Turns()
         self._look = look
-        self._growth = Growth()
-        self._births: dict[str, int] = {}
-        self._lags: deque[float] = deque(maxlen=_WINDOW)
-        self._ends = MeasuredEnds()
+        self._kept = _Measurements()
         self._due_s = 0.0
         self._soon_until_s = 0.0
         self._closing = threading.Event()
@@ -228,21 +237,23 @@ class LagMonitor:
             binlog_files(connection),
             server_time_s(connection),
         )
-        rate = self._growth.observe(now_s, end, files)
+        rate = self._kept.growth.observe(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
         runway = retention_left_s(committed.position, files, now_s, retention(connection), closed_s, rate)
-        self._ends.measured(end, asked_s)
-        measured = lag(committed, end, files, now_s, runway, self._ends.reached_s(committed.position))
+        self._kept.ends.measured(end, asked_s)
+        measured = lag(committed, end, files, now_s, runway, self._kept.ends.reached_s(committed.position))
         if measured.lag_s is not None:
-            self._lags.append(measured.lag_s)
+            self._kept.lags.append(measured.lag_s)
         age_s, table = self._oldest_mirror()
-        return replace(measured, percentiles=percentiles(self._lags), mirror_age_s=round(age_s, 3), mirror_oldest=table)
+        return replace(
+            measured, percentiles=percentiles(self._kept.lags), mirror_age_s=round(age_s, 3), mirror_oldest=table
+        )
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
         """When the server closed the position's file and began the next one; None for the current file."""
         after = following(position, files)
         if after is None:
             return None
-        if after not in self._births:
-            self._births = {after: read_head(self._endpoint, after, self._first_server_id).born}
-        return float(self._births[after])
+        if after not in self._kept.births:
+            self._kept.births = {after: read_head(self._endpoint, after, self._first_server_id).born}
+        return float(self._kept.births[after])

@@ -64,15 +64,30 @@ class _SubmittedGroup:
     """The file with the rows that its reader has read so far of a chunk."""
 
 
+@dataclass(frozen=True)
+class ReaderSlots:
+    """How many tasks run at once. Both numbers change as executors come and go."""
+
+    readers: Callable[[], int]
+    """Those that read chunks."""
+    tasks: Callable[[], int]
+    """All, those that read the binlog included."""
+
+    def most(self, gate: Gate) -> int:
+        """The number of groups read at once."""
+        readers = gate.pace.settings.readers or self.readers()
+        return max(1, min(readers, self.tasks() - 1)) if gate.pace.limited else readers
+
+
 class SnapshotScheduler:
-    """Splits tables, assigns chunks and collects results.
+    """Splits tables, assigns chunks and collects results, in one session.
 
     Used by one thread; only the jobs and the splitter run in others.
     """
 
     def __init__(
         self,
-        readers: Callable[[], int],
+        slots: ReaderSlots,
         gate: Gate,
         activity: Activity,
         max_memory: int,
@@ -80,22 +95,15 @@ class SnapshotScheduler:
         splitter: ChunkSplitter,
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
-        slots: Callable[[], int] | None = None,
     ) -> None:
-        """Create the scheduler of one session.
+        """gate: what can block chunk reads. activity: receives the running reads, and why there are none.
 
-        readers: how many readers run at once; changes as executors come and go.
-        gate: what can block chunk reads.
-        activity: receives the running reads, and why there are none.
-        max_memory: of a chunk's window, in bytes.
-        run: runs one group as a Spark job and returns its reports.
+        max_memory: of a chunk's window, in bytes. run: runs one group as a Spark job and returns its reports.
         attempts: failures of a chunk before it is parked.
-        slots: how many tasks run at once, those that read the binlog included; None: as many as readers.
         """
-        self._usual_readers = readers
+        self._slots = slots
         self._gate = gate
         self._activity = activity
-        self._slots = slots or readers
         self._max_memory = max_memory
         self._journal = journal
         self._splitter = splitter
@@ -106,11 +114,6 @@ class SnapshotScheduler:
         self._groups = 0
         self._shown_s = -math.inf
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
-
-    def _readers(self) -> int:
-        """The number of groups read at once; may change at any time."""
-        readers = self._gate.pace.settings.readers or self._usual_readers()
-        return max(1, min(readers, self._slots() - 1)) if self._gate.pace.limited else readers
 
     def add(self, copy: TableCopy) -> None:
         """Start or continue copying a table."""
@@ -192,7 +195,7 @@ class SnapshotScheduler:
                 most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
                 self._splitter.start(copy.table, copy.plan, copy.coverage.unsplit[0], most)
         limited, paused = self._gate.pace.limited, self._gate.is_paused
-        most = min(self._readers() + (not limited), _MOST_READERS)
+        most = min(self._slots.most(self._gate) + (not limited), _MOST_READERS)
         while limited or len(self._jobs) < most:
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.unsplit) and c.ready]
             ready = sorted(
@@ -211,7 +214,9 @@ class SnapshotScheduler:
     def _lease(self, copies: list[TableCopy]) -> RateShare:
         """A share of the rates for the next group: all that is free, if no chunk waits for another reader."""
         waiting = sum(_MOST_READERS if copy.coverage.unsplit else len(copy.waiting) for copy in copies)
-        return self._gate.pace.take_share(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
+        return self._gate.pace.take_share(
+            max(1, min(self._slots.most(self._gate) - len(self._jobs), waiting)), clock.monotonic_s()
+        )
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: RateShare) -> None:
         """Start a group: chunks of the next table in turn.
@@ -219,11 +224,11 @@ class SnapshotScheduler:
         If it is small, together with chunks of other small tables.
         """
         small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.unsplit and not c.trials]
-        tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
+        tables = small[: max(1, len(small) // (2 * self._slots.most(self._gate)))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
         for copy in tables:
-            chunks = copy.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
+            chunks = copy.next_chunks(budget_s, self._slots.most(self._gate), share=len(tables) == 1)
             budget_s -= len(chunks) * copy.chunk_s
             chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
             copy.turn = self._groups + 1
@@ -417,7 +422,9 @@ def snapshot_of(
             return session.run([group], text)
 
     return SnapshotScheduler(
-        lambda: min(spec.snapshot.readers or session.slots, turns.tasks or _MOST_READERS),
+        ReaderSlots(
+            lambda: min(spec.snapshot.readers or session.slots, turns.tasks or _MOST_READERS), lambda: session.slots
+        ),
         gate,
         activity,
         spec.snapshot.max_chunk_memory_bytes,
@@ -425,5 +432,4 @@ def snapshot_of(
         ChunkSplitter(endpoint, turns),
         run,
         spec.snapshot.chunk_attempts,
-        lambda: session.slots,
     )

@@ -25,7 +25,7 @@ from engine.run.commands.heartbeat import Activity
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
-from engine.run.snapshot.scheduler import SnapshotScheduler
+from engine.run.snapshot.scheduler import ReaderSlots, SnapshotScheduler
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import TableCopy
 from engine.run.snapshot.throttle import ReadPace
@@ -105,7 +105,7 @@ def report(request: ChunkRequest, **more: Any) -> ChunkReport:
         high=LOW,
         files=(),
         rows=10,
-        backfill=Backfill(changes=0, deleted=0, upserted=0),
+        backfill=Backfill(),
         nulled_dates={},
         timings={"read": 0.2},
         started_at="",
@@ -147,7 +147,13 @@ class Copies:
         gate = Gate(self.pace, self.parking, disk, lambda name: name in self.paused)
         splitter = cast(ChunkSplitter, self.splitter)
         self.snapshot = SnapshotScheduler(
-            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, splitter, self._run
+            ReaderSlots(lambda: self.readers, lambda: self.readers),
+            gate,
+            self.activity,
+            1 << 20,
+            self.journal,
+            splitter,
+            self._run,
         )
         for table in tables:
             self.snapshot.add(table)
