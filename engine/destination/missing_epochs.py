@@ -54,8 +54,8 @@ def _first(
         newer = _with(name, kind, records, max(table.applied.get(kind, -1), owner.floor))
         if next(newer, None) is None:
             continue
-        shown = published_as(table_from_dict(table.table), table.projection)
-        applied = destination.table(owner, shown).last_epoch(kind)
+        published_table = published_as(table_from_dict(table.table), table.projection)
+        applied = destination.table(owner, published_table).last_epoch(kind)
         first = next(_with(name, kind, records, max(applied, owner.floor)), None)
         if first is not None:
             return first

@@ -86,14 +86,14 @@ class PublishedTables:
             must_exist = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             if published_names is not None:
                 must_exist = name in published_names
-            shown = published_as(table_from_dict(table.table), table.projection)
-            self.open(shown, plan_from_dict(table.plan), must_exist)
+            published_table = published_as(table_from_dict(table.table), table.projection)
+            self.open(published_table, plan_from_dict(table.plan), must_exist)
         for name, table in state.removed.items():
-            shown = published_as(table_from_dict(table.table), table.projection)
+            published_table = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed.drop
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and (name in removed_names or self._table(shown).is_there):
-                    self.open(shown, plan_from_dict(table.plan), must_exist=name not in removed_names)
+                if kept and (name in removed_names or self._table(published_table).is_there):
+                    self.open(published_table, plan_from_dict(table.plan), must_exist=name not in removed_names)
 
     def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:
         return self.destination.table(self._owner or self.state.owner, table, plan)

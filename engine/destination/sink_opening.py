@@ -116,17 +116,19 @@ class SinkOpening:
         }
         seen = replace(state, tables=tables, lineage=self.record.id, floor=-1)
         newest = destination.terms.newest(state.ledger)
-        shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
-        looks = [destination.table(self._owner, table).read_state() for table in shown]
+        published_tables = [
+            published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun
+        ]
+        looks = [destination.table(self._owner, table).read_state() for table in published_tables]
         ahead = max((epoch for look in looks for epoch in look.applied_epochs.values()), default=-1)
         parts = [(name, part) for record in kept for name, part in record.tables.items()]
         asked = {name for name, part in parts if part.resnapshot or part.planned or part.removed}
-        found = compare(destination, seen, newest, kept, read_states(destination, seen))
-        if ahead > self._began or found.ledger_older:
-            why = found.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
+        comparison = compare(destination, seen, newest, kept, read_states(destination, seen))
+        if ahead > self._began or comparison.ledger_older:
+            why = comparison.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
             raise self._refusal(RefusedError, f"is ahead of the ledger: {why}", f"B{BEGIN_AGAIN[1:]}")
         try:
-            found.require(asked, resnapshots_all=False)
+            comparison.require(asked, resnapshots_all=False)
         except MismatchError as error:
             what, hint = (
                 f"is not what the ledger has published there: {error.message}",
@@ -135,7 +137,7 @@ class SinkOpening:
             raise self._refusal(DestinationError, what, hint) from error
         destination.terms.take(state.ledger, self._term)
         if newest is None or not newest.ended:
-            destination.fence_earlier_runners(self._owner, shown, self._ledger.kept_numbers())
+            destination.fence_earlier_runners(self._owner, published_tables, self._ledger.kept_numbers())
 
     def _refusal(self, kind: type[DestinationError], what: str, hint: str) -> DestinationError:
         return kind(

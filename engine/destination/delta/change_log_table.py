@@ -42,8 +42,8 @@ class ChangeLogTable:
     def generation(self) -> int:
         """The epoch with which its generation began; -1 for the first one."""
         self.lake.refresh()
-        found = self.lake.newest(GENERATION)
-        return -1 if found is None else found
+        epoch = self.lake.newest(GENERATION)
+        return -1 if epoch is None else epoch
 
     def largest_seq(self) -> int:
         """The largest `_tm_seq`, by the files' statistics; 0 for none."""

@@ -114,7 +114,7 @@ class MirrorTable:
             properties = properties_of(table, mirror=True) if replaced else {}
             if on_read != is_on_read(delta):
                 properties[VECTORS_ENABLED] = str(on_read).lower()
-            known = properties.items() <= delta.metadata().configuration.items()
+            has_properties = properties.items() <= delta.metadata().configuration.items()
             transactions = self._transactions(content, copies=copies, merges=merges)
             if replaced:  # the new copy includes the whole change log, even changes missing there
                 transactions[self.lake.app(SEQ)] = self._changes.largest_seq()
@@ -123,7 +123,7 @@ class MirrorTable:
                 transactions,
                 files.added_files,
                 files.removed_files,
-                None if known and schema == schema_of(delta) else metadata_of(delta, schema, properties),
+                None if has_properties and schema == schema_of(delta) else metadata_of(delta, schema, properties),
                 protocol_of(delta, [*needed_features(schema), *([FEATURE] if on_read else [])]),
                 mode="Overwrite" if replaced else "Append",
             )
@@ -147,15 +147,15 @@ class MirrorTable:
         return count
 
     def _transactions(self, content: Content, *, copies: bool, merges: bool) -> dict[str, int]:
-        found = dict[str, int]()
+        transactions = dict[str, int]()
         if copies and content.chunks is not None:
-            found[self.lake.app(CHUNKS)] = content.chunks
+            transactions[self.lake.app(CHUNKS)] = content.chunks
         if merges and content.merge is not None:
-            found[self.lake.app(MERGE)] = content.merge
+            transactions[self.lake.app(MERGE)] = content.merge
             changes = (file for step in content.steps for file in step.changes)
             if sequences := [file.high[TM_SEQ] for file in changes if TM_SEQ in file.high]:
-                found[self.lake.app(SEQ)] = max(sequences)
-        return found
+                transactions[self.lake.app(SEQ)] = max(sequences)
+        return transactions
 
 
 def _replaced_columns(delta: DeltaTable, table: Table) -> pa.Schema:

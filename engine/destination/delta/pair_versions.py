@@ -44,8 +44,8 @@ class PairVersions:
             version, transactions = versions[lake.folder.name]
             then = {app: transactions.get(app, -1) for app in _apps(lake)}
             check_is_same(lake.folder, name, version, then, identities.get(lake.folder.name, ""))
-            if found := _rolled_back(lake, version, transactions):
-                check_vectors(lake.folder, found.add)
+            if rollback := _rolled_back(lake, version, transactions):
+                check_vectors(lake.folder, rollback.add)
 
     def roll_back(self, versions: Versions) -> None:
         """Roll both back to these versions, transaction identifiers included; then commit the term.

@@ -111,7 +111,7 @@ def _content(folder: Folder, name: str, offset: int, size: int, contents: dict[s
 
 
 def _parsed(vector: bytes, descriptor: Descriptor, name: str) -> BitMap:
-    found = BitMap()
+    rows = BitMap()
     magic, bitmaps = struct.unpack_from("<iq", vector)
     begin = struct.calcsize("<iq")
     for _ in range(bitmaps if magic == _MAGIC else 0):
@@ -120,10 +120,10 @@ def _parsed(vector: bytes, descriptor: Descriptor, name: str) -> BitMap:
         begin += 4 + (len(bitmap.serialize()) if bitmaps > 1 else 0)
         if upper and bitmap:
             raise _unreadable("the table", name, "it names rows beyond 2³²")
-        found |= bitmap
-    if len(found) != descriptor.cardinality:
-        raise _unreadable("the table", name, f"it has {len(found)} of {descriptor.cardinality} rows")
-    return found
+        rows |= bitmap
+    if len(rows) != descriptor.cardinality:
+        raise _unreadable("the table", name, f"it has {len(rows)} of {descriptor.cardinality} rows")
+    return rows
 
 
 def positions(rows: BitMap) -> Positions:
@@ -133,19 +133,19 @@ def positions(rows: BitMap) -> Positions:
 
 def write_vectors(folder: Folder, vectors: Sequence[BitMap]) -> list[Descriptor]:
     """Write the vectors of a commit to one synced file. Returns their descriptors, in order."""
-    name, data, found = uuid.uuid4(), bytearray([_VERSION]), list[Descriptor]()
+    name, data, descriptors = uuid.uuid4(), bytearray([_VERSION]), list[Descriptor]()
     for rows in vectors:
         rows.run_optimize()
         vector = struct.pack("<iq", _MAGIC, 1) + struct.pack("<I", 0) + rows.serialize()
-        found.append(Descriptor("u", FOLDER + _encoded(name.bytes), len(data), len(vector), len(rows)))
+        descriptors.append(Descriptor("u", FOLDER + _encoded(name.bytes), len(data), len(vector), len(rows)))
         data += struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
-    if not found:
+    if not descriptors:
         return []
-    upload = folder.upload(str(found[0].file))
+    upload = folder.upload(str(descriptors[0].file))
     with discarding(upload.discard):
         upload.write(bytes(data))
         upload.close()
-    return found
+    return descriptors
 
 
 def _encoded(data: bytes) -> str:

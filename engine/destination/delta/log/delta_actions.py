@@ -61,16 +61,16 @@ class Actions:
 
 def metadata_of(delta: DeltaTable, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The `metaData` action of a table for new columns, and changed properties."""
-    known = delta.metadata()
+    metadata = delta.metadata()
     return {
-        "id": known.id,
-        "name": known.name,
-        "description": known.description,
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": Schema.from_arrow(pa.schema([f.with_nullable(True) for f in schema])).to_json(),
         "partitionColumns": [],
-        "createdTime": known.created_time,
-        "configuration": {**known.configuration, **(properties or {})},
+        "createdTime": metadata.created_time,
+        "configuration": {**metadata.configuration, **(properties or {})},
     }
 
 
@@ -80,11 +80,11 @@ def protocol_of(delta: DeltaTable, features: Iterable[str]) -> dict[str, Any] | 
     Source: Delta transaction log protocol, "Table Features": from writer version 7 on, all features are listed, also
     those that version 2 implies.
     """
-    held, wanted = delta.protocol(), set(features)
-    readers, writers = set(held.reader_features or ()), set(held.writer_features or ())
+    protocol, wanted = delta.protocol(), set(features)
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
     if wanted <= readers & writers:
         return None
-    implied = {"appendOnly", "invariants"} if held.min_writer_version == LEGACY_WRITER else set()
+    implied = {"appendOnly", "invariants"} if protocol.min_writer_version == LEGACY_WRITER else set()
     listed = {"readerFeatures": readers | wanted, "writerFeatures": writers | implied | wanted}
     versions = {"minReaderVersion": 3, "minWriterVersion": 7}
     return {**versions, **{name: sorted(features) for name, features in listed.items()}}
@@ -105,11 +105,11 @@ def as_number(value: Any) -> int | None:
 
 def _bounds(values: Mapping[str, int], *, up: bool) -> dict[str, Any]:
     """Statistics as in Delta, where times have milliseconds."""
-    found: dict[str, Any] = dict(values)
+    bounds: dict[str, Any] = dict(values)
     if (time_us := values.get(TM_TS)) is not None:
         time = _EPOCH + timedelta(milliseconds=-(-time_us // 1000) if up else time_us // 1000)
-        found[TM_TS] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return found
+        bounds[TM_TS] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return bounds
 
 
 def lines_of(actions: Actions) -> Iterator[dict[str, Any]]:
@@ -126,14 +126,14 @@ def lines_of(actions: Actions) -> Iterator[dict[str, Any]]:
         yield {"metaData": dict(actions.metadata)}
     change = {"dataChange": actions.data_change, "partitionValues": {}}
     for file in actions.remove:
-        vector = {} if (known := vector_of(file)) is None else {"deletionVector": known.to_json()}
+        vector = {} if (descriptor := vector_of(file)) is None else {"deletionVector": descriptor.to_json()}
         where = {"path": quote(file.name), "deletionTimestamp": now_ms, "extendedFileMetadata": True}
         yield {"remove": {**where, **change, "size": file.bytes, **vector}}
     for file in actions.add:
         ends = {"minValues": _bounds(file.low, up=False), "maxValues": _bounds(file.high, up=True)}
         nulls = {name: 0 for name in file.low if name != TM_TS}
         statistics: dict[str, Any] = {"numRecords": file.rows, **ends, "nullCount": nulls}
-        vector = {} if (known := vector_of(file)) is None else {"deletionVector": known.to_json()}
+        vector = {} if (descriptor := vector_of(file)) is None else {"deletionVector": descriptor.to_json()}
         if vector:
             statistics["tightBounds"] = False
         where = {"path": quote(file.name), "size": file.bytes, "modificationTime": now_ms}

@@ -135,7 +135,7 @@ class DeltaLog:
         """
         if self._delta is not None and self._is_newest(apps):
             return self._delta
-        known, self._apps = self._apps, self._apps | set(apps)
+        before, self._apps = self._apps, self._apps | set(apps)
         try:
             delta = open_table(self.folder)
         except (StoreAwayError, StoreAccessError):
@@ -145,13 +145,13 @@ class DeltaLog:
         _check_protocol(delta, self.folder)
         version = delta.version()
         stamp = self._stamp_of(version)
-        if (version, stamp, self._apps) != (self.version, self._stamp, known):  # the search takes as long as the load
+        if (version, stamp, self._apps) != (self.version, self._stamp, before):  # the search takes as long as the load
             if version < self.version or self.version < 0:
                 self._checkpointed = None
             self.version = version
             self._stamp = stamp
-            found = {app: delta.transaction_version(app) for app in self._apps}
-            self.transactions = {app: int(version) for app, version in found.items() if version is not None}
+            versions = {app: delta.transaction_version(app) for app in self._apps}
+            self.transactions = {app: int(version) for app, version in versions.items() if version is not None}
         self._delta = delta if self.keeps else None
         self._files = None
         return delta
@@ -168,7 +168,7 @@ class DeltaLog:
 
     def _stamp_of(self, version: int) -> str | None:
         """Identifies a commit's file; None if it does not exist."""
-        return None if (found := self.path.find(commit_name(version))) is None else found.tag
+        return None if (entry := self.path.find(commit_name(version))) is None else entry.tag
 
     def description(self) -> dict[str, Any]:
         """The newest version and what was looked up in it, for `recall`."""
@@ -199,11 +199,11 @@ class DeltaLog:
             return list(self._files.values())
         if self._vectors is None:
             self._vectors = VectorLog(self.folder)
-        found = files_of(delta, self.folder, self._vectors)
+        files = files_of(delta, self.folder, self._vectors)
         if delta is self._delta:
-            self._files = {file.name: file for file in found}
+            self._files = {file.name: file for file in files}
             self._vectors = None
-        return found
+        return files
 
     def commit(self, actions: Actions) -> int:
         """Write the next version and return its number. Raises StaleVersionError when another writer was first.
@@ -294,9 +294,9 @@ class DeltaLog:
         """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
         self.version = int(open_table(self.folder).version())
         self.forget()
-        found = superseded_files(self.folder, self.version)
-        if found:
-            removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]
+        superseded = superseded_files(self.folder, self.version)
+        if superseded:
+            removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in superseded]
             self.commit(Actions("FSCK", {}, remove=removed))
 
     def torn_files(self) -> tuple[list[str], list[str]]:
@@ -402,8 +402,8 @@ def files_of(delta: DeltaTable, folder: Folder, vectors: VectorLog | None = None
 
     vectors: the table's, from an earlier call, so that only newer commits are read.
     """
-    found = (vectors or VectorLog(folder)).at(delta.version()) if has_vectors(delta) else {}
-    return list(_stored_files(pa.table(delta.get_add_actions(flatten=True)), folder, found))
+    descriptors = (vectors or VectorLog(folder)).at(delta.version()) if has_vectors(delta) else {}
+    return list(_stored_files(pa.table(delta.get_add_actions(flatten=True)), folder, descriptors))
 
 
 def _stored_files(added: pa.Table, folder: Folder, vectors: Mapping[str, Descriptor]) -> Iterator[StoredFile]:
@@ -452,7 +452,7 @@ def _content(log: Folder, name: str) -> bytes | None:
 
 def _number(name: str, version_of: Callable[[str], int | None]) -> int:
     """The version in a name; -1 for other names."""
-    return -1 if (found := version_of(name)) is None else found
+    return -1 if (version := version_of(name)) is None else version
 
 
 def _is_torn(log: Folder, name: str) -> bool:

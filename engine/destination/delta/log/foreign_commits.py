@@ -61,8 +61,8 @@ def commits_after(folder: Folder, version: int) -> Iterator[Commit]:
     """
     if version < 0 or not _is_there(folder, version):
         oldest, newest = _ends(folder)
-        known = 0 <= version < newest
-        version = max(version if known else newest - _MOST_OLD, oldest - 1)
+        is_in_log = 0 <= version < newest
+        version = max(version if is_in_log else newest - _MOST_OLD, oldest - 1)
     while (commit := read_commit(folder, version + 1)) is not None:
         if commit.is_torn and not _is_there(folder, version + 2):
             break
@@ -106,9 +106,9 @@ def _ends(folder: Folder) -> tuple[int, int]:
 def _action(line: bytes) -> dict[str, dict[str, Any]]:
     """A line of a commit; empty if a power cut tore it."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(line)
-        if isinstance(found, dict):
-            return {name: content for name, content in found.items() if isinstance(content, dict)}
+        action = json.loads(line)
+        if isinstance(action, dict):
+            return {name: content for name, content in action.items() if isinstance(content, dict)}
     return {}
 
 

@@ -66,14 +66,14 @@ class KnownTables:
     def read(path: Path, newest: Term | None) -> "KnownTables":
         """What is known under the destination's newest term; nothing if its run did not end in order."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads(path.read_bytes())
+            record = json.loads(path.read_bytes())
             if (
                 newest is not None
                 and newest.ended
-                and found["format"] == _FORMAT
-                and found["term"] == [newest.number, newest.run]
+                and record["format"] == _FORMAT
+                and record["term"] == [newest.number, newest.run]
             ):
-                return KnownTables(found["tables"])
+                return KnownTables(record["tables"])
         return KnownTables()
 
     @staticmethod
@@ -87,11 +87,11 @@ class KnownTables:
 
         None if it must be opened.
         """
-        found = self._tables.get(folder.url)
-        if found is None or found["checked"] != expectations:
+        entry = self._tables.get(folder.url)
+        if entry is None or entry["checked"] != expectations:
             return None
-        now = [*stamps_of(folder), *commit_stamp(folder, found["log"]["version"])]
-        return found["log"] if [stamp.tag for stamp in now] == found["stamps"] else None
+        now = [*stamps_of(folder), *commit_stamp(folder, entry["log"]["version"])]
+        return entry["log"] if [stamp.tag for stamp in now] == entry["stamps"] else None
 
 
 def describe(folder: Folder, checked: str, log: Mapping[str, Any]) -> dict[str, Any] | None:

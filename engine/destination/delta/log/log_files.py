@@ -46,5 +46,5 @@ def checkpoint_version(name: str) -> int | None:
 
 def checkpoint_files(log: Folder, version: int) -> list[FileEntry]:
     """The files of a version's checkpoint."""
-    found = log.entries(f"{version:020d}.checkpoint")
-    return [entry for entry in found if checkpoint_version(entry.name) == version]
+    entries = log.entries(f"{version:020d}.checkpoint")
+    return [entry for entry in entries if checkpoint_version(entry.name) == version]

@@ -42,5 +42,5 @@ class RecentFiles:
 
     def take(self) -> Sequence[DataFile]:
         """The files to check; the next call returns later ones."""
-        found, self._files = list(self._files.values()), {}
-        return found
+        files, self._files = list(self._files.values()), {}
+        return files

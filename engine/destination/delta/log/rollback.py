@@ -25,7 +25,7 @@ def check_is_same(folder: Folder, table: str, version: int, transactions: Mappin
     empty if it is not known.
     """
     old = _version(folder, version)
-    then = {app: -1 if (found := old.transaction_version(app)) is None else int(found) for app in transactions}
+    then = {app: -1 if (number := old.transaction_version(app)) is None else int(number) for app in transactions}
     if identity in ("", str(old.metadata().id)) and then == transactions:
         return
     raise DestinationError(
@@ -61,7 +61,7 @@ def rolled_back(
 ) -> Actions:
     """The commit that rolls a table back. files: of the newest version. transactions: the identifiers afterwards."""
     old = _version(folder, version)
-    now, then = ({file.name: file for file in found} for found in (files, files_of(old, folder)))
+    now, then = ({file.name: file for file in stored} for stored in (files, files_of(old, folder)))
     changed = schema_of(old) != schema_of(delta)
     return Actions(
         "RESTORE",

@@ -70,8 +70,8 @@ class VectorLog:
             if b'"remove"' not in line and b'"add"' not in line:
                 continue
             action = json.loads(line)
-            if (remove := action.get("remove")) and (known := self._vectors.get(path := unquote(remove["path"]))):
-                if not remove.get("deletionVector") or Descriptor.from_json(remove["deletionVector"]) != known:
+            if (remove := action.get("remove")) and (descriptor := self._vectors.get(path := unquote(remove["path"]))):
+                if not remove.get("deletionVector") or Descriptor.from_json(remove["deletionVector"]) != descriptor:
                     continue  # the file under another vector (`superseded_files`)
                 del self._vectors[path]
             if (add := action.get("add")) and add.get("deletionVector"):
@@ -116,23 +116,23 @@ def superseded_files(folder: Folder, version: int) -> list[SupersededCommits]:
     vector.
     """
     log = log_of(folder)
-    found = dict[str, dict[str, SupersededCommits]]()
+    commits = dict[str, dict[str, SupersededCommits]]()
     newest = _newest_checkpoint(log, version)
     for entry in checkpoint_files(log, newest) if newest >= 0 else ():
         with log.open(entry.name) as source, pq.ParquetFile(source) as checkpoint:
-            _add(found, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
+            _add(commits, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
     for number in range(newest + 1, version + 1):
         actions = _actions(log.read(commit_name(number)))
         for remove in (action["remove"] for action in actions if "remove" in action):
-            found.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
-        _add(found, (action["add"] for action in actions if "add" in action))
-    return [old for vectors in found.values() for old in list(vectors.values())[:-1]]
+            commits.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
+        _add(commits, (action["add"] for action in actions if "add" in action))
+    return [old for vectors in commits.values() for old in list(vectors.values())[:-1]]
 
 
 def _newest_checkpoint(log: Folder, version: int) -> int:
     """The newest checkpoint up to a version; -1 without one."""
-    found = (checkpoint_version(entry.name) for entry in log.entries())
-    return max((n for n in found if n is not None and n <= version), default=-1)
+    versions = (checkpoint_version(entry.name) for entry in log.entries())
+    return max((n for n in versions if n is not None and n <= version), default=-1)
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]]:
@@ -143,11 +143,11 @@ def _actions(commit: bytes) -> list[dict[str, Any]]:
         return []
 
 
-def _add(found: dict[str, dict[str, SupersededCommits]], actions: Iterable[dict[str, Any]]) -> None:
+def _add(commits: dict[str, dict[str, SupersededCommits]], actions: Iterable[dict[str, Any]]) -> None:
     for add in actions:
         name, identity = unquote(add["path"]), _identity(add)
         vector = Descriptor.from_json(add["deletionVector"]) if identity else None
-        found.setdefault(name, {})[identity] = SupersededCommits(name, add["size"], vector)
+        commits.setdefault(name, {})[identity] = SupersededCommits(name, add["size"], vector)
 
 
 def _identity(action: dict[str, Any]) -> str:

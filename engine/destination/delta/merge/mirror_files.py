@@ -119,8 +119,10 @@ class MirrorFiles:
         before, keys, changes = list(self.files), 0, ChangeFiles(folder, names)
         for newest in newest_parts(changes, self.table):
             # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
-            held = [name for name in before if name in self.files] if self.on_read else list(self.files)
-            touched_rows = {name: rows for name in held if (rows := self._rows_with_keys(self.files[name], newest))}
+            candidates = [name for name in before if name in self.files] if self.on_read else list(self.files)
+            touched_rows = {
+                name: rows for name in candidates if (rows := self._rows_with_keys(self.files[name], newest))
+            }
             if self.on_read:
                 for name, rows in touched_rows.items():
                     self._delete(name, rows)

@@ -59,8 +59,8 @@ class Newest:
     @cached_property
     def codes(self) -> Codes | None:
         """The keys' codes for the index, ordered; None if they have none."""
-        found = codes_of(self.keys)
-        return None if found is None else found.in_order()
+        codes = codes_of(self.keys)
+        return None if codes is None else codes.in_order()
 
     def may_be_in(self, file: DataFile) -> bool:
         """Whether a file's statistics allow one of the keys."""
@@ -119,9 +119,9 @@ def newest_images(changes: ChangeFiles, table: Table, part: KeyPart | None = Non
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
             last.add(some, numbers, exists)
         begins.append(begins[-1] + _rows(changes.folder, name))
-    found, chosen = last.net_changes()
+    images, chosen = last.net_changes()
     ends = chosen.searchsorted(begins)
-    return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
+    return Newest(images, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
 def _batches(
@@ -132,8 +132,8 @@ def _batches(
     part: whose keys are wanted; row groups without any are not read.
     """
     with open_parquet(folder, name) as file:
-        known = (file.metadata.row_group(group) for group in range(file.num_row_groups))
-        groups = [group for group, one in enumerate(known) if part is None or part.may_be_in(one)]
+        row_groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+        groups = [group for group, one in enumerate(row_groups) if part is None or part.may_be_in(one)]
         for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
             yield begin, conformed(keys, wanted)
 
@@ -142,8 +142,12 @@ def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
     """The smallest and the largest value of an integer column in a row group; None if they are not known."""
     for n in range(group.num_columns):
         column = group.column(n)
-        if column.path_in_schema == name and (known := column.statistics) is not None and known.has_min_max:
-            return (known.min, known.max) if type(known.min) is int and type(known.max) is int else None
+        if column.path_in_schema == name and (statistics := column.statistics) is not None and statistics.has_min_max:
+            return (
+                (statistics.min, statistics.max)
+                if type(statistics.min) is int and type(statistics.max) is int
+                else None
+            )
     return None
 
 
@@ -183,9 +187,9 @@ def _by_code(table: Table, parts: int) -> list[KeyPart]:
     """Split keys by their codes. Columns without codes do not count; if all are, everything is in one part."""
 
     def split(keys: pa.Table) -> npt.NDArray[np.int64]:
-        found = [codes for name in table.key if (codes := codes_of(keys.select([name]))) is not None]
+        codes_by_column = [codes for name in table.key if (codes := codes_of(keys.select([name]))) is not None]
         mixed = np.zeros(keys.num_rows, np.uint64)
-        for codes in found:
+        for codes in codes_by_column:
             mixed = (mixed ^ codes.first) * _ODD
             mixed ^= mixed >> np.uint64(32)
         return np.asarray(mixed % np.uint64(parts), np.int64)

@@ -41,10 +41,10 @@ def restore(folder: Folder, file: DataFile, named: Sequence[StoredFile], schema:
                 for _, batch in batches(data):
                     rows = conformed(batch, schema)
                     parts.append(rows.filter((pc.field(TM_SEQ) >= low) & (pc.field(TM_SEQ) <= high)))
-    found = pa.concat_tables(parts).sort_by(TM_SEQ)
-    if found.num_rows != file.rows:
+    changes = pa.concat_tables(parts).sort_by(TM_SEQ)
+    if changes.num_rows != file.rows:
         return False
     content = pa.BufferOutputStream()
-    pq.write_table(found, content, row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(changes, content, row_group_size=ROW_GROUP_ROWS)
     folder.write(restored_name(file), content.getvalue().to_pybytes())  # whole or not at all: its name is known
     return True

@@ -42,13 +42,13 @@ def unpack(order: int) -> tuple[int, int]:
 
 def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
     """The texts of `_tm_position` as `pack` numbers. Consecutive images often have the same one."""
-    known: dict[str, int] = {}
+    orders: dict[str, int] = {}
     out = []
     for text in positions.to_pylist():
-        order = known.get(text)
+        order = orders.get(text)
         if order is None:
             file, _, offset = text.rpartition(":")
-            order = known[text] = pack(int(file.rpartition(".")[2]), int(offset))
+            order = orders[text] = pack(int(file.rpartition(".")[2]), int(offset))
         out.append(order)
     return out
 
@@ -102,8 +102,8 @@ class ChangeLog:
 
     def _last(self, segments: Sequence[_Segment]) -> int:
         """The position of the last change in these segments; -1 if there is none."""
-        found = (self._orders(segment) for segment in reversed(segments))
-        return next((max(orders) for orders in found if orders), -1)
+        orders_by_segment = (self._orders(segment) for segment in reversed(segments))
+        return next((max(orders) for orders in orders_by_segment if orders), -1)
 
     def _orders(self, segment: _Segment) -> list[int]:
         """The positions of a segment's changes."""
@@ -163,16 +163,16 @@ def _is_sorted(folder: Folder, name: str) -> bool:
 
 def _segments(delta: DeltaTable, folder: Folder) -> Iterator[_Segment]:
     """The files, those that overlap together, in the order of `_tm_seq`."""
-    held: _Segment | None = None
+    segment: _Segment | None = None
     for low, high, rows, name in sorted(_bounds(pa.table(delta.get_add_actions(flatten=True)), folder)):
-        if held is None or low > held.high:
-            if held is not None:
-                yield held
-            held = _Segment(low, high, rows, (name,))
+        if segment is None or low > segment.high:
+            if segment is not None:
+                yield segment
+            segment = _Segment(low, high, rows, (name,))
         else:
-            held = _Segment(held.low, max(held.high, high), held.rows + rows, (*held.files, name))
-    if held is not None:
-        yield held
+            segment = _Segment(segment.low, max(segment.high, high), segment.rows + rows, (*segment.files, name))
+    if segment is not None:
+        yield segment
 
 
 def _bounds(files: pa.Table, folder: Folder) -> Iterator[tuple[int, int, int, str]]:

@@ -79,8 +79,8 @@ class DeltaRows:
         Wide rows fill the memory.
         """
         assert self.dataset is not None
-        found = list(self.dataset.get_fragments(condition))
-        width = widest_row(fragment.metadata for fragment in found[:: len(found) // _SAMPLED_FILES + 1])
+        fragments = list(self.dataset.get_fragments(condition))
+        width = widest_row(fragment.metadata for fragment in fragments[:: len(fragments) // _SAMPLED_FILES + 1])
         if width <= _WIDE_BYTES:
             return {"batch_readahead": 8}
         return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
@@ -128,10 +128,10 @@ class DeltaRows:
             for batch in self._group(file, group, wanted) if group in matching else ():
                 numbered = batch.append_column(_NUMBER, pa.array(range(begin, begin + batch.num_rows), pa.int64()))
                 begin += batch.num_rows
-                found = numbered if condition is None else numbered.filter(condition)
+                rows = numbered if condition is None else numbered.filter(condition)
                 if len(deleted):
-                    found = found.filter(pc.invert(pc.is_in(found[_NUMBER], deleted)))
-                yield found.select(names)
+                    rows = rows.filter(pc.invert(pc.is_in(rows[_NUMBER], deleted)))
+                yield rows.select(names)
 
     def _fragment(self, file: str) -> "ParquetFileFragment":
         from pyarrow.dataset import ParquetFileFormat

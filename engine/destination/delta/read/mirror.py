@@ -75,8 +75,8 @@ class Mirror:
 
     def foreign_commits(self, most: int) -> list[Commit]:
         """The newest commits by which others than Tidemark changed rows, newest first, as far as the log has them."""
-        found = (commit for commit in commits_up_to(self._folder, self.version) if commit.foreign)
-        return list(islice(found, most))
+        commits = (commit for commit in commits_up_to(self._folder, self.version) if commit.foreign)
+        return list(islice(commits, most))
 
     def at(self, version: int) -> Self | None:
         """An earlier version; None if its log or its files are gone."""
@@ -91,8 +91,8 @@ class Mirror:
 
     def transaction(self, application: str) -> int:
         """The last transaction that an application has committed, up to this version; -1 for none."""
-        found = self._delta.transaction_version(application)
-        return -1 if found is None else int(found)
+        version = self._delta.transaction_version(application)
+        return -1 if version is None else int(version)
 
     def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
         """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
