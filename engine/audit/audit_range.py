@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from engine.base.errors import SpecError
+from engine.base.json_records import record_from
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Column, Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES
@@ -93,6 +93,22 @@ def read_history(directory: Directory) -> CommittedHistory:
     return CommittedHistory(state, records, since, borders.positions)
 
 
+@dataclass(frozen=True)
+class StreamEvent:
+    """What a line of the journal says of the stream and of a table's place in it; empty where it has no such field."""
+
+    event: str
+    table: str = ""
+    state: str = ""
+    """Of `table.state`."""
+    position: str | None = None
+    """Of `source.event`: where the table was altered; None if that is unknown."""
+    from_position: str = ""
+    to_position: str = ""
+    next_seq: int = 0
+    """Of `epoch.committed`: the `_tm_seq` of the next change; 0 in older journals."""
+
+
 class TransactionBounds:
     """Positions between two transactions that a journal has: each epoch ends at one.
 
@@ -103,16 +119,16 @@ class TransactionBounds:
         self.positions: list[Position] = []
         self._end = ""
 
-    def passing(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    def passing(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """Yield the events of a journal, after noting their positions."""
         for entry in events:
-            if entry["event"] == "epoch.committed":
+            if entry.event == "epoch.committed":
                 # The server was reset, or lines were lost, perhaps of a failover.
-                if entry["from_position"] != self._end:
+                if entry.from_position != self._end:
                     self.positions.clear()
-                self._end = entry["to_position"]
+                self._end = entry.to_position
                 self._note(position_from_text(self._end))
-            elif entry["event"] == "source.failover":
+            elif entry.event == "source.failover":
                 self.positions.clear()
             yield entry
 
@@ -130,16 +146,17 @@ def bound_before(borders: Sequence[Position], position: Position) -> Position | 
     return borders[count - 1] if count else None
 
 
-def _journal(folder: Path) -> Iterator[dict[str, Any]]:
+def _journal(folder: Path) -> Iterator[StreamEvent]:
     for part in parts_in(folder):
         with suppress(OSError), part.open() as file:  # expired meanwhile
             for line in file:
                 if _LINES.search(line[:200]):
                     with suppress(ValueError):
-                        yield json.loads(line)
+                        if (event := record_from(StreamEvent, json.loads(line))) is not None:
+                            yield event
 
 
-def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
+def streaming_since(events: Iterable[StreamEvent]) -> dict[str, Since]:
     """By table, since when it has been streaming unaltered on the same server, from the events of a journal.
 
     It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that
@@ -152,28 +169,28 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
     waiting: dict[str, Position | None] = {}  # for the next epoch; where the table was altered, None if that is unknown
     seq, last = 0, ""
     for entry in events:
-        table = entry.get("table", "")
-        if entry["event"] == "epoch.committed":
-            if last not in ("", entry["from_position"]):
+        table = entry.table
+        if entry.event == "epoch.committed":
+            if last not in ("", entry.from_position):
                 waiting, since = dict.fromkeys((*since, *waiting)), {}
-            last = entry["to_position"]
-            begin = Since(position_from_text(entry["from_position"]), seq)
-            end = Since(position_from_text(last), seq := int(entry.get("next_seq", 0)))
+            last = entry.to_position
+            begin = Since(position_from_text(entry.from_position), seq)
+            end = Since(position_from_text(last), seq := entry.next_seq)
             for name, altered in waiting.items():  # journaled before the epoch that ends with the statement
                 since[name] = end if altered is None or begin.position.order < altered.order else begin
             waiting.clear()
-        elif entry["event"] == "source.failover":
+        elif entry.event == "source.failover":
             waiting, since = dict.fromkeys((*since, *waiting), _ANY), {}
-            last = entry["to_position"] if last == entry["from_position"] else last
-        elif entry["event"] == "table.state" and entry["state"] != "streaming":
+            last = entry.to_position if last == entry.from_position else last
+        elif entry.event == "table.state" and entry.state != "streaming":
             since.pop(table, None)
             waiting.pop(table, None)
-        elif entry["event"] == "table.state":
+        elif entry.event == "table.state":
             if table not in since:
                 waiting.setdefault(table, _ANY)
         elif table in since or table in waiting:
             since.pop(table, None)
-            waiting[table] = position_from_text(entry["position"]) if entry.get("position") else None
+            waiting[table] = position_from_text(entry.position) if entry.position else None
     return since
 
 

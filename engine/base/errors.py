@@ -44,8 +44,8 @@ import errno
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from engine.base.redaction import redact
 
@@ -142,55 +142,66 @@ class ErrorRecord:
     """What it means for the data."""
     hint: str = ""
     """What to do."""
+    resnapshots: tuple[str, ...] = ()
+    """The tables that the hint advises to resnapshot before the next run; none if it is about all, or about none."""
 
     @classmethod
     def from_json(cls, value: object) -> Self | None:
         """The error in a file, or a sentence, as earlier versions wrote; None without one."""
-        if isinstance(value, Mapping):
-            return cls(**{one.name: str(value.get(one.name) or "") for one in fields(cls)}) if value else None
-        return cls(message=value) if isinstance(value, str) and value else None
+        if not isinstance(value, Mapping):
+            return cls(message=value) if isinstance(value, str) and value else None
+        if not value:
+            return None
+        error, message, detail, hint = (str(value.get(one) or "") for one in ("error", "message", "detail", "hint"))
+        return cls(error, message, detail, hint, tuple(map(str, value.get("resnapshots") or ())))
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """The inverse of `from_json`."""
-        return asdict(self)
+        parts = {"error": self.error, "message": self.message, "detail": self.detail, "hint": self.hint}
+        return {**parts, "resnapshots": list(self.resnapshots)} if self.resnapshots else parts
 
     def to_error(self) -> "TidemarkError":
         """The error, of its class if this version knows it."""
-        return ERRORS.get(self.error, TidemarkError)(self.message, detail=self.detail, hint=self.hint)
+        kind = ERRORS.get(self.error, TidemarkError)
+        return kind(self.message, detail=self.detail, hint=self.hint, resnapshots=self.resnapshots)
 
 
 class TidemarkError(Exception):
     """Base of all errors raised on purpose.
 
-    message: what happened. detail: what it means for the data. hint: what to do. `exit_code` is the command line's.
+    message: what happened. detail: what it means for the data. hint: what to do. resnapshots: the tables that the hint
+    advises to resnapshot before the next run. `exit_code` is the command line's.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, detail: str = "", hint: str = "", resnapshots: Iterable[str] = ()) -> None:
         self.message = redact(message)
         self.detail = redact(detail)
         self.hint = redact(hint)
+        self.resnapshots = tuple(resnapshots)
         super().__init__(self.message)
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.message, self.detail, self.hint) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors travel from Spark's workers to the runner: keep all three parts."""
-        return _rebuild, (type(self), self.message, self.detail, self.hint)
+        """Errors travel from Spark's workers to the runner: keep all parts."""
+        return _rebuild, (type(self), self.message, self.detail, self.hint, self.resnapshots)
 
     def to_record(self) -> ErrorRecord:
         """What files keep of it."""
-        return ErrorRecord(type(self).__name__, self.message, self.detail, self.hint)
+        return ErrorRecord(type(self).__name__, self.message, self.detail, self.hint, self.resnapshots)
 
-    def as_dict(self) -> dict[str, str]:
+    def as_dict(self) -> dict[str, Any]:
         """The JSON for `--json`."""
         return self.to_record().to_json()
 
 
-def _rebuild(kind: type[TidemarkError], message: str, detail: str, hint: str) -> TidemarkError:
-    return kind(message, detail=detail, hint=hint)
+def _rebuild(
+    kind: type[TidemarkError], message: str, detail: str, hint: str, resnapshots: tuple[str, ...]
+) -> TidemarkError:
+    return kind(message, detail=detail, hint=hint, resnapshots=resnapshots)
 
 
 class SpecError(TidemarkError):

@@ -79,6 +79,7 @@ class Comparison:
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables "
                 f"again: tidemark redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a "
                 f"gap), or give them up: tidemark remove-table SPEC {tables}",
+                resnapshots=faulty,
             )
 
 

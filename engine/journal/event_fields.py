@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 
 @dataclass(frozen=True)
@@ -27,33 +26,29 @@ class SparkFacts:
     slots: int = 0
 
 
-class Backfill(TypedDict):
+@dataclass(frozen=True)
+class Backfill:
     """What the binlog between its watermarks changed in a chunk."""
 
-    changes: int
-    deleted: int
-    upserted: int
-
-
-class ForeignCommit(TypedDict):
-    """A Delta commit by which another program changed rows of a mirror."""
-
-    version: int
-    operation: str
-    """In Delta's terms: WRITE, DELETE, …"""
-    author: str
-    """The user, if the commit names one; else the program."""
-    at: str
+    changes: int = 0
+    """Images."""
+    deleted: int = 0
+    """Keys."""
+    upserted: int = 0
+    """Keys."""
 
 
 @dataclass(frozen=True)
-class MirrorCommit:
-    """A `ForeignCommit` that was read back; null where a journal of another version lacks a field."""
+class ForeignCommit:
+    """A commit by which another program changed rows of a mirror; null where a journal of another version lacks it."""
 
     version: int | None = None
     operation: str | None = None
+    """In the destination's terms, for Delta: WRITE, DELETE, …"""
     author: str | None = None
+    """The user, if the commit names one; else the program."""
     at: str | None = None
+    """UTC text."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Nobody may rename or remove one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
@@ -38,7 +38,11 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the line, apart from `run`, `seq`, `ts` and `event`."""
-        return {name: getattr(self, name) for name in fields_of(self.NAME)}
+        values = {name: getattr(self, name) for name in fields_of(self.NAME)}
+        return {
+            name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            for name, value in values.items()
+        }
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Self:
@@ -66,10 +70,6 @@ class RunConnected(Event, name="run.connected"):
 
     source: SourceFacts
     spark: SparkFacts
-
-    def to_json(self) -> dict[str, Any]:
-        """The line's fields, with both as objects."""
-        return {"source": asdict(self.source), "spark": asdict(self.spark)}
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Self:
@@ -145,7 +145,8 @@ class ErrorReported(Event, name="error"):
         table: str | None = None,
     ) -> "ErrorReported":
         """The event of an error."""
-        return cls(**error.to_record().to_json(), attempt=attempt, retry_in_s=retry_in_s, helper=helper, table=table)
+        parts = replace(error.to_record(), resnapshots=()).to_json()
+        return cls(**parts, attempt=attempt, retry_in_s=retry_in_s, helper=helper, table=table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +269,11 @@ class ChunkFinished(Event, name="chunk.finished"):
     pid: int
     attempt: int
     group: int
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**{**line, "backfill": record_from(Backfill, line.get("backfill")) or Backfill()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from engine.base.wording import NOTHING, count, duration, plural, rows_differ, s
 from engine.journal.alert_events import AlertCleared
 from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked
 from engine.journal.destination_events import SinkApplied, TableMaintained
-from engine.journal.event_fields import LockSession, MirrorCommit
+from engine.journal.event_fields import ForeignCommit, LockSession
 from engine.journal.events import (
     ChunkAssigned,
     ChunkFailed,
@@ -197,7 +197,7 @@ def written(event: MirrorWritten, table: str | None = None) -> str:
     if not event.commits:
         again = "resnapshotted" if event.cleared_by == "resnapshot" else "verified"
         return f"All rows of the mirror{of} were {again} after another program's changes"
-    one = next(iter(records_from(MirrorCommit, event.newest)), MirrorCommit())
+    one = next(iter(event.newest), ForeignCommit())
     what = f"{one.operation} by {one.author}, {utc_time(one.at)}"
     more = f", and {plural(event.commits - 1, 'earlier commit')}" if event.commits > 1 else ""
     return f"Another program changed rows of the mirror{of}: version {one.version} ({what}){more}"

@@ -1,9 +1,10 @@
 """The journal's events of verification, and of what only verification finds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
+from engine.base.json_records import records_from
 from engine.journal.event_fields import ForeignCommit
 from engine.journal.events import Event
 
@@ -69,6 +70,15 @@ class MirrorWritten(Event, name="mirror.written"):
     """The newest of those that were not journaled yet, the newest first: at most ten."""
     cleared_by: str | None = None
     """If there are none any more: verification or resnapshot."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's fields, with the commits as objects."""
+        return {**super().to_json(), "newest": [asdict(commit) for commit in self.newest]}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**{**line, "newest": records_from(ForeignCommit, line.get("newest"))})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,7 +138,7 @@ def _position_json(position: Position | None) -> dict[str, Any] | None:
     return None if position is None else position.as_dict()
 
 
-def _error_json(error: ErrorRecord | None) -> dict[str, str] | None:
+def _error_json(error: ErrorRecord | None) -> dict[str, Any] | None:
     return None if error is None else error.to_json()
 
 

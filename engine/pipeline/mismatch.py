@@ -3,13 +3,10 @@
 Files are gone, or a folder was restored or replaced. Whatever was verified before that run says nothing about them.
 """
 
-import re
 from dataclasses import dataclass
 
 from engine.base.errors import MismatchError
 from engine.pipeline.runner_record import RunnerRecord
-
-_TABLES = re.compile(r"tidemark redump SPEC((?: --table [^\s,;)]*[^\s,;).])+), then run")
 
 
 @dataclass(frozen=True)
@@ -21,15 +18,9 @@ class Mismatch:
     """When the run ended: UTC text."""
 
 
-def tables_to_resnapshot(hint: str) -> tuple[str, ...]:
-    """The tables that an error advises to resnapshot before the next run; none if it is about all, or about none."""
-    found = _TABLES.search(hint)
-    return tuple(found[1].split(" --table ")[1:]) if found else ()
-
-
 def mismatch_of(runner: RunnerRecord | None) -> Mismatch | None:
     """What the error that ended the newest run says; None if it ended otherwise, or a later one is alive."""
     if runner is None or runner.alive or runner.error is None or runner.error.error != MismatchError.__name__:
         return None
-    tables = tables_to_resnapshot(runner.error.hint)
+    tables = runner.error.resnapshots
     return Mismatch(frozenset(tables), runner.heartbeat) if tables else None

@@ -229,4 +229,5 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         """What `status --json` prints."""
         controls = self.controls.as_dict() if self.controls is not None else None
-        return {**asdict(self), "controls": controls}
+        error = None if self.error is None else self.error.to_json()
+        return {**asdict(self), "controls": controls, "error": error}

@@ -59,7 +59,7 @@ def _state(e: TableStateChanged) -> str:
 
 def _chunk(e: ChunkFinished) -> str:
     seconds = sum(e.timings.values())
-    return f"{e.table} chunk {e.chunk}: {plural(e.rows, 'row')} in {seconds:.1f} s, backfill {e.backfill['changes']:,}"
+    return f"{e.table} chunk {e.chunk}: {plural(e.rows, 'row')} in {seconds:.1f} s, backfill {e.backfill.changes:,}"
 
 
 def _epoch(e: EpochCommitted) -> str | None:

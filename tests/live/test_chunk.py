@@ -121,7 +121,7 @@ def test_a_chunk_is_exact_at_its_high_watermark(
         read = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files).sort_by("id")
         assert list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == seen["exact"], steps
         assert result.low.order <= result.high.order
-        merged += result.backfill["changes"]
+        merged += result.backfill.changes
     assert (merged == 0) == (kind == "snapshot")
 
 
@@ -167,7 +167,7 @@ def test_a_throttled_chunk_is_exact_at_its_high_watermark(
         result = read_chunk(session, endpoint, 6400, request, step)
         read = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files).sort_by("id")
         assert list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == exact
-        merged += result.backfill["changes"]
+        merged += result.backfill.changes
     assert slices >= 16
     assert merged
 

@@ -183,15 +183,15 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 
 
 LOOK_UPS = {
-    "engine/status": 11,
-    "engine/journal": 17,
+    "engine/status": 10,
+    "engine/journal": 19,
     "engine/watch": 10,
     "engine/history": 67,
     "engine/alerting": 7,
-    "engine/audit": 24,
+    "engine/audit": 6,
     "engine/destination": 95,
     "engine/ledger": 100,
-    "engine/run": 34,
+    "engine/run": 33,
     "engine/verify": 20,
     "app": 238,
 }
@@ -220,7 +220,7 @@ LARGE_CLASSES = {
     "engine/destination/delta/merge/mirror_files.py:MirrorFiles": 35,  # one merge; its steps share the files
     "engine/destination/delta/table_pair.py:TablePair": 24,  # what is asked of both of its tables
     "engine/destination/publisher.py:Publisher": 22,  # what the coordinator asks, and its thread
-    "engine/run/snapshot/scheduler.py:SnapshotScheduler": 25,  # what the coordinator asks, and its readers
+    "engine/run/snapshot/scheduler.py:SnapshotScheduler": 24,  # what the coordinator asks, and its readers
     "engine/run/snapshot/table_copy.py:TableCopy": 26,  # a method for each transition of a chunk
     "engine/verify/verifier.py:Verifier": 20,  # one comparison, whose steps share the connection
 }

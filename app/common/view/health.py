@@ -22,7 +22,6 @@ from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
 from engine.pipeline.known_lag import is_current, known_lag
-from engine.pipeline.mismatch import tables_to_resnapshot
 from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
@@ -145,7 +144,7 @@ class Runner:
     @property
     def to_resnapshot(self) -> tuple[str, ...]:
         """The tables that the error that ended the run advises to resnapshot; none if that is all tables."""
-        return tables_to_resnapshot(self.error.hint) if self.state == "failed" and self.error is not None else ()
+        return self.error.resnapshots if self.state == "failed" and self.error is not None else ()
 
     @property
     def works(self) -> bool:

@@ -58,6 +58,15 @@ class LabelledValue:
 
 
 @dataclass(frozen=True)
+class _Trouble:
+    """The most urgent problem of a pipeline. Its text is empty if there is none."""
+
+    text: str = ""
+    stopped_tables: tuple[str, ...] = ()
+    """The stopped tables that the text names."""
+
+
+@dataclass(frozen=True)
 class Card:
     """The card of a pipeline."""
 
@@ -193,33 +202,29 @@ def card_of(
         LabelledValue("Heartbeat", _heartbeat(runner, now), stale),
     )
     stopped, alerted = stopped_tables(tables), any(one.kind == "diverged" for one in alerts)
-    trouble = _trouble(runner, tables, now, keeping_up, retention) or _differing(0 if alerted else differences)
-    more = [one for one in alerts if not (one.waits and _says(trouble, one, runner, stopped))]
+    trouble = _trouble(runner, tables, now, keeping_up, retention)
+    more = [one for one in alerts if not (one.waits and _says(trouble, one, runner))]
     return Card(
         name,
         runner,
         phase_words(runner) if live else "",
         facts,
-        trouble,
+        trouble.text or _differing(0 if alerted else differences),
         source,
         stopped,
         tags,
         tuple(sorted(more, key=alert_order)),
-        _stop_reason(tables) if _names_stopped(trouble, stopped) else "",
+        _stop_reason(tables) if trouble.stopped_tables else "",
     )
 
 
-def _says(trouble: str, one: Firing, runner: Runner, stopped: Sequence[str]) -> bool:
+def _says(trouble: _Trouble, one: Firing, runner: Runner) -> bool:
     """Whether the card's first problem has the news of an alert already."""
     if one.kind == "table_stopped":
-        return one.table in stopped and _names_stopped(trouble, stopped)
+        return one.table in trouble.stopped_tables
     if one.kind == "source_settings":
-        return bool(one.message) and one.message in trouble
+        return bool(one.message) and one.message in trouble.text
     return one.kind in said_of(runner)
-
-
-def _names_stopped(trouble: str, stopped: Sequence[str]) -> bool:
-    return bool(stopped) and trouble.endswith(f": {', '.join(stopped)}")
 
 
 def _stop_reason(tables: Sequence[TableProgress]) -> str:
@@ -272,20 +277,25 @@ def _retention_colour(retention: Layer, left_s: float | None) -> str:
     return "gray" if colour and left_s is not None and left_s >= RETENTION_AMBER_S else colour
 
 
-def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *layers: Layer) -> str:
+def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *layers: Layer) -> _Trouble:
+    if text := _runner_trouble(runner, now):
+        return _Trouble(text)
+    if stopped := stopped_tables(tables):
+        others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
+        return _Trouble(f"{others}: {', '.join(stopped)}", stopped)
+    red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
+    return _Trouble(red[0] if red else _paused(runner))
+
+
+def _runner_trouble(runner: Runner, now: datetime) -> str:
+    """What keeps the runner from working; empty if nothing does."""
     if runner.away is not None:
         return f"{away_line(runner.away, now)}: {runner.away.error}"
     if runner.state == "failed" and runner.error:
         return runner.error.message
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
-    if runner.unwritten:
-        return runner.unwritten.line
-    if stopped := stopped_tables(tables):
-        others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
-        return f"{others}: {', '.join(stopped)}"
-    red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
-    return red[0] if red else _paused(runner)
+    return runner.unwritten.line if runner.unwritten else ""
 
 
 def _paused(runner: Runner) -> str:

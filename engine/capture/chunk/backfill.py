@@ -47,11 +47,7 @@ class NetChanges:
     @property
     def counts(self) -> Backfill:
         """For the report: images, deleted keys, upserted keys."""
-        return {
-            "changes": self.changes,
-            "deleted": int(self.touched_keys.num_rows) - self.upserted_rows,
-            "upserted": self.upserted_rows,
-        }
+        return Backfill(self.changes, int(self.touched_keys.num_rows) - self.upserted_rows, self.upserted_rows)
 
 
 @dataclass(frozen=True)

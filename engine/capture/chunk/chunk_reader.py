@@ -178,7 +178,7 @@ def read_chunk(
         files = writer.close()
         timings.lap("write")
     nulled = request.projection.published_counts(nulled)
-    counts: Backfill = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
+    counts = reduced.counts if reduced else Backfill()
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 

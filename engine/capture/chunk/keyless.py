@@ -54,7 +54,7 @@ def read_keyless(
             if unchanged:
                 files = writer.close()
                 timings.lap("write")
-                rows, counts = sum(f.rows for f in files), Backfill(changes=0, deleted=0, upserted=0)
+                rows, counts = sum(f.rows for f in files), Backfill()
                 return ChunkResult(request.limits, low, high, files, rows, counts, nulled, dict(timings))
             writer.discard()
         clock.sleep(_PAUSE_S)

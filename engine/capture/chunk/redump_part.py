@@ -114,7 +114,7 @@ def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int,
         files = writer.close()
     timings.lap("write")
     nulled = request.projection.published_counts(nulled)
-    counts = reduced.counts if reduced is not None else Backfill(changes=0, deleted=0, upserted=0)
+    counts = reduced.counts if reduced is not None else Backfill()
     return ChunkResult(
         request.limits, low, high, files, sum(file.rows for file in files), counts, nulled, dict(timings)
     )

@@ -170,4 +170,5 @@ def check_asked(names: Collection[str]) -> None:
             + " ".join(f"--table {name}" for name in sorted(names))
             + ", then run. What was published before stays in the change log. "
             "Or set the section tables of the spec back.",
+            resnapshots=sorted(names),
         )

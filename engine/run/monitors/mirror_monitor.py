@@ -216,7 +216,7 @@ def _alerted(directory: Directory) -> list[str]:
 
 def _fields(commit: Commit) -> ForeignCommit:
     at = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
-    return {"version": commit.version, "operation": commit.operation, "author": commit.author, "at": at}
+    return ForeignCommit(commit.version, commit.operation, commit.author, at)
 
 
 def _taken(waiting: deque[str], most: int | None = None) -> list[str]:

@@ -51,7 +51,7 @@ def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
 def test_a_mirror_that_is_written_again_is_one_alert_whose_value_is_saved(tmp_path: Path) -> None:
     """The next run, status and the console show the new number."""
     journal, made = open_notifier(tmp_path, parse(SPEC.partition("[alerts]")[0], tmp_path / "shop.toml"))
-    one: ForeignCommit = {"version": 4, "operation": "DELETE", "author": "spark", "at": "2026-01-31T00:00:00.000000Z"}
+    one = ForeignCommit(4, "DELETE", "spark", "2026-01-31T00:00:00.000000Z")
     for commits in (1, 4):
         journal.write(MirrorWritten(table="d.t", commits=commits, newest=[one]))
     made.close()

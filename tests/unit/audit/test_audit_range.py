@@ -1,14 +1,15 @@
 """Where an audit may begin, from the events of a journal."""
 
 import time
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from engine.audit.audit_range import (
     BORDER_BYTES,
     Since,
+    StreamEvent,
     TransactionBounds,
     bound_before,
     check_available,
@@ -19,25 +20,26 @@ from engine.base.errors import SpecError
 from engine.source.positions import Position
 
 
-def epoch(begin: int, end: int) -> dict[str, Any]:
+def epoch(begin: int, end: int) -> StreamEvent:
     """A committed epoch."""
-    positions = {"from_position": f"b.000001:{begin}", "to_position": f"b.000001:{end}"}
-    return {"event": "epoch.committed", **positions, "next_seq": 10 * end}
+    return StreamEvent(
+        "epoch.committed", from_position=f"b.000001:{begin}", to_position=f"b.000001:{end}", next_seq=10 * end
+    )
 
 
-def state(name: str) -> dict[str, Any]:
+def state(name: str, table: str = "d.t") -> StreamEvent:
     """A change of the table's state."""
-    return {"event": "table.state", "table": "d.t", "state": name}
+    return StreamEvent("table.state", table, name)
 
 
-def altered(at: int | None) -> dict[str, Any]:
+def altered(at: int | None) -> StreamEvent:
     """A statement altered the table."""
-    return {"event": "source.event", "table": "d.t", "position": None if at is None else f"b.000001:{at}"}
+    return StreamEvent("source.event", "d.t", position=None if at is None else f"b.000001:{at}")
 
 
-def failover(at: int, to: int) -> dict[str, Any]:
+def failover(at: int, to: int) -> StreamEvent:
     """Another server took over."""
-    return {"event": "source.failover", "from_position": f"b.000001:{at}", "to_position": f"b.000001:{to}"}
+    return StreamEvent("source.failover", from_position=f"b.000001:{at}", to_position=f"b.000001:{to}")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def failover(at: int, to: int) -> dict[str, Any]:
         ([epoch(1, 2), epoch(2, 3)], None),
     ],
 )
-def test_since_when_a_table_streams(events: list[dict[str, Any]], since: int | None) -> None:
+def test_since_when_a_table_streams(events: list[StreamEvent], since: int | None) -> None:
     """From the first epoch after it began to, or was altered, or came from another server.
 
     Lines of the journal may be lost.
@@ -73,7 +75,7 @@ def test_the_first_change_after_a_place() -> None:
     events = [epoch(7, 8), state("streaming"), failover(8, 1), epoch(1, 5)]
     assert streaming_since(events) == {"d.t": Since(Position("b.000001", 1), 80)}
     assert streaming_since([state("streaming"), epoch(2, 3)]) == {"d.t": Since(Position("b.000001", 2), 0)}
-    del events[0]["next_seq"]
+    events[0] = replace(events[0], next_seq=0)
     assert streaming_since(events) == {"d.t": Since(Position("b.000001", 1), 0)}
 
 
@@ -106,7 +108,7 @@ def test_a_long_journal_costs_little() -> None:
         pass
     assert 50_000 <= len(borders.positions) <= 100_000
     assert borders.positions[-1].offset >= 299_990 << 20
-    events = [{**state("streaming"), "table": f"d.t{n}"} for n in range(5_000)]
+    events = [state("streaming", f"d.t{n}") for n in range(5_000)]
     assert len(streaming_since([*events, *(epoch(n, n + 1) for n in range(100_000))])) == 5_000
     assert time.process_time() - began_s < 6
 

@@ -1,6 +1,7 @@
 """Errors have three parts, contain no secret, and cross process boundaries unchanged."""
 
 import errno
+import json
 import pickle
 
 import pymysql
@@ -10,6 +11,8 @@ from engine.base.errors import (
     ERRORS,
     DecodeError,
     DiskFullError,
+    ErrorRecord,
+    MismatchError,
     TidemarkError,
     TransientError,
     is_disk_full,
@@ -122,3 +125,13 @@ def test_a_full_disk_of_the_source_is_not_ours(error: Exception | None) -> None:
     if error is not None:
         error.__context__ = error
         assert not is_disk_full(error)
+
+
+def test_an_error_keeps_which_tables_it_advises_to_resnapshot() -> None:
+    """In files and between processes; one that advises none writes nothing of it."""
+    error = MismatchError("It differs.", hint="Resnapshot them.", resnapshots=["d.t", "d.u"])
+    kept = ErrorRecord.from_json(json.loads(json.dumps(error.to_record().to_json())))
+    assert kept == error.to_record()
+    for one in (kept.to_error(), pickle.loads(pickle.dumps(error))):  # noqa: S301
+        assert (type(one), one.resnapshots) == (MismatchError, ("d.t", "d.u"))
+    assert "resnapshots" not in MismatchError("It differs.").to_record().to_json()

@@ -62,7 +62,7 @@ class Readers:
             self.read.append(f"{kind} {request.table.name} {request.number}")
             if error := self.errors.get((request.table.name, request.number)):
                 raise error
-            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(changes=0, deleted=0, upserted=0), Counter(), {})
+            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(), Counter(), {})
 
         return read
 

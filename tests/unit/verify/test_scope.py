@@ -7,6 +7,7 @@ import pytest
 
 from engine.decode.schema import Column, Index, Table
 from engine.journal import Journal
+from engine.journal.event_fields import Backfill
 from engine.journal.events import ChunkFinished, TablePlanned
 from engine.ledger.state import TableState
 from engine.pipeline.directory import Directory
@@ -41,7 +42,7 @@ def _finished(number: int, lower: str | None, upper: str | None) -> ChunkFinishe
         high="b.1:4",
         gap_bytes=0,
         rows=1,
-        backfill={"changes": 0, "deleted": 0, "upserted": 0},
+        backfill=Backfill(),
         file=None,
         bytes=0,
         timings={},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.capture.binlog.row_changes import concatenate, empty
 from engine.capture.chunk.backfill import last_of_each, reduce_changes, without
 from engine.decode.schema import Column
+from engine.journal.event_fields import Backfill
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.plan.places import inside as inside_range
@@ -61,8 +62,8 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
         == world.states[-1]
     )
     counts = reduced.counts
-    assert counts["changes"] == sum(len(images) for images in world.images)
-    assert counts["deleted"] + counts["upserted"] == reduced.touched_keys.num_rows
+    assert counts.changes == sum(len(images) for images in world.images)
+    assert counts.deleted + counts.upserted == reduced.touched_keys.num_rows
 
 
 @given(st.randoms(use_true_random=False))
@@ -106,7 +107,7 @@ def test_nothing_is_no_error() -> None:
     """Without changes, without rows, or without both."""
     world = new_world(Random(1), 5)
     nothing = reduce_changes([empty(world.schema)], world.schema, world.names, world.within(Range(("0",), ("5",))))
-    assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}
+    assert nothing.counts == Backfill()
     rows = world.table(world.states[-1].items())
     assert without(rows, nothing.touched_keys).equals(rows)
     touched = world.table([((1,) * world.columns, 1)]).select(world.names)

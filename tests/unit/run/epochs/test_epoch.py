@@ -81,7 +81,7 @@ def chunk(table: str, number: int) -> Finished:
         high=at(1, 50),
         files=(DataFile(f"chunk-{number}", 3, 10),),
         rows=3,
-        backfill=Backfill(changes=0, deleted=0, upserted=0),
+        backfill=Backfill(),
         nulled_dates={"v": 2},
         timings={},
         started_at="",

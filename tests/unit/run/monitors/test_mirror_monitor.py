@@ -58,7 +58,7 @@ def reader_of(lake: Lake) -> MirrorReader:
 def news(watched: Watched, lake: Lake) -> News:
     """The events of a look: the number of commits, the new versions, and what cleared it."""
     found = list(watched.look("d.t", reader_of(lake)))
-    return [(one.commits, [commit["version"] for commit in one.newest], one.cleared_by) for one in found]
+    return [(one.commits, [commit.version or 0 for commit in one.newest], one.cleared_by) for one in found]
 
 
 def written(lake: Lake, key: int) -> int:
