@@ -54,8 +54,8 @@ class LedgerFiles(Protocol):
     def entries(self, prefix: str = "") -> Iterator[FileEntry]:
         """The files with a prefix in their names."""
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Create a file; False if the name is taken by other content."""
+    def create(self, name: str, content: bytes) -> str:
+        """Create a file. Returns its tag; "" if the name is taken by other content."""
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file."""

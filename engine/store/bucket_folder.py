@@ -85,10 +85,10 @@ class BucketFolder:
         """A request for its end and its size, then one for each piece."""
         return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), f"{self.url}/{name}"), mode="r")
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes) -> str:
         """A conditional put: `If-None-Match: *`."""
         with named_errors(f"{self.url}/{name}"):
-            return bool(put_if(opened(self.settings), self._key(name), content, "create"))
+            return put_if(opened(self.settings), self._key(name), content, "create")
 
     def replace(self, name: str, content: bytes, tag: str) -> str:
         """A conditional put: `If-Match`. After a lost answer, "" if the file was replaced once more since."""

@@ -90,8 +90,11 @@ class Folder(Protocol):
     def open(self, name: str) -> pa.NativeFile:
         """A file for random access, as Parquet readers need it. Close it."""
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Create a file with unique content. Returns False if the name is taken by other content."""
+    def create(self, name: str, content: bytes) -> str:
+        """Create a file with unique content. Returns its tag; "" if the name is taken by other content.
+
+        The tag is one that no file has if the file cannot be looked at.
+        """
 
     def replace(self, name: str, content: bytes, tag: str) -> str:
         """Replace a file by unique content if it still has a tag.

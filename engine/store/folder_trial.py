@@ -42,7 +42,7 @@ def _tried(folder: Folder, *, replaces: bool) -> FolderTrial:
         with ThreadPoolExecutor(_WRITERS) as pool:
             for name in names:
                 contents = [uuid.uuid4().bytes for _ in range(_WRITERS)]
-                won = list(pool.map(lambda content, name=name: folder.create(name, content), contents))
+                won = list(pool.map(lambda content, name=name: bool(folder.create(name, content)), contents))
                 if sum(won) != 1 or folder.read(name) != contents[won.index(True)]:
                     return FolderTrial(
                         f"{folder.url} has no conditional writes: {sum(won)} of {_WRITERS} writers created one file",

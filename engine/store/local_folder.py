@@ -69,13 +69,13 @@ class LocalFolder:
         """The file."""
         return pa.OSFile(str(self.path / name))
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes) -> str:
         """Write it under another name, sync it, and link it to its own."""
         path = self.path / name
         temporary = self._temporary(path, content)
         try:
             if not link(temporary, path):
-                return False
+                return ""
         finally:
             with suppress(OSError):
                 temporary.unlink()
@@ -85,7 +85,10 @@ class LocalFolder:
             raise UnknownOutcomeError(
                 error.errno, f"{path} is there, but its name could not be synced: {error}"
             ) from error
-        return True
+        with suppress(OSError):  # it is there, even if it cannot be looked at
+            if (created := self.find(name)) is not None:
+                return created.tag
+        return f"unknown-{uuid.uuid4().hex}"
 
     def replace(self, name: str, content: bytes, tag: str) -> str:
         """Compare, then rename. Not safe against a writer in between: terms keep others away (`destination.fence`)."""

@@ -122,7 +122,7 @@ def _take_over(place: SharedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     place.manifests.take_names([EPOCHS])
     create = BucketFolder.create
 
-    def late(where: BucketFolder, name: str, content: bytes) -> bool:
+    def late(where: BucketFolder, name: str, content: bytes) -> str:
         held[0] = True
         return create(where, name, content)
 

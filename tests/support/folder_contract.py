@@ -51,10 +51,13 @@ class FolderContract:
                 assert list(folder.entries()) == []
 
     def test_the_first_to_create_a_file_keeps_it(self, folder: Folder) -> None:
-        """Others get False. A retry after a lost answer finds its own content, and gets True."""
-        assert folder.create("a", b"mine")
+        """Others get no tag. A retry after a lost answer finds its own content, and gets the tag too."""
+        tag = folder.create("a", b"mine")
         assert not folder.create("a", b"another")
-        assert folder.create("a", b"mine")
+        assert folder.create("a", b"mine") == tag
+        entry = folder.find("a")
+        assert entry is not None
+        assert entry.tag == tag
         assert folder.read("a") == b"mine"
 
     def test_a_file_is_replaced_only_as_it_was_seen(self, folder: Folder) -> None:
@@ -184,7 +187,7 @@ class FolderContract:
 
                 def create(content: bytes, name: str = f"n{race}", barrier: threading.Barrier = barrier) -> bool:
                     barrier.wait()
-                    return folder.create(name, content)
+                    return bool(folder.create(name, content))
 
                 won = list(pool.map(create, contents))
                 assert sum(won) == 1

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from engine.store.folder import FileEntry, Folder
 
-Creation = Callable[[], bool]
-"""Creates a file. Returns False if the name is taken by other content."""
+Creation = Callable[[], str]
+"""Creates a file. Returns its tag; "" if the name is taken by other content."""
 
 
 class LedgerFolder:
@@ -16,9 +16,7 @@ class LedgerFolder:
     It lacks what it has no room for.
     """
 
-    def __init__(
-        self, state: Folder, copy: Folder, tags: Mapping[str, str], commit: Callable[[Creation], bool]
-    ) -> None:
+    def __init__(self, state: Folder, copy: Folder, tags: Mapping[str, str], commit: Callable[[Creation], str]) -> None:
         """tags: of the files in the copy, as it was downloaded.
 
         commit: carries out each creation; it waits for a store that is away (`runner_sync`).
@@ -54,15 +52,15 @@ class LedgerFolder:
                 self._unchanged.discard(entry.name)
             yield entry
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes) -> str:
         """In the bucket, which decides.
 
         A runner that has lost its lease unawares makes nothing: as a late newcomer, it would end the one that has it.
         """
-        if not self._commit(lambda: self._state.create(name, content)):
-            return False
-        self._write_copy(name, content)
-        return True
+        tag = self._commit(lambda: self._state.create(name, content))
+        if tag:
+            self._write_copy(name, content)
+        return tag
 
     def write(self, name: str, content: bytes) -> None:
         """In both."""

@@ -107,7 +107,7 @@ class RunnerSync:
             self.held_error = error
             self._lost()
 
-    def commit(self, create: Callable[[], bool]) -> bool:
+    def commit(self, create: Callable[[], str]) -> str:
         """The result of a creation, repeated while the store is away, until the run ends. It decides by its content.
 
         The lease is renewed before it if it may have run out. Raises PipelineHeldError if another runner has the

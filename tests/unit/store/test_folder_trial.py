@@ -19,9 +19,9 @@ def test_a_folder_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
 def test_a_store_that_lets_two_writers_win_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As some do: the last one overwrites."""
 
-    def careless(folder: LocalFolder, name: str, content: bytes) -> bool:
+    def careless(folder: LocalFolder, name: str, content: bytes) -> str:
         folder.write(name, content)
-        return True
+        return "new"
 
     monkeypatch.setattr(LocalFolder, "create", careless)
     found = tried(LocalFolder(tmp_path))
@@ -54,7 +54,7 @@ def test_a_store_that_cannot_be_used_is_named(
 ) -> None:
     """With what to do."""
 
-    def refused(_folder: LocalFolder, _name: str, _content: bytes) -> bool:
+    def refused(_folder: LocalFolder, _name: str, _content: bytes) -> str:
         raise error("The store …: s3://lake")
 
     monkeypatch.setattr(LocalFolder, "create", refused)

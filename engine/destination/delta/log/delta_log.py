@@ -266,17 +266,17 @@ class DeltaLog:
         """
         name = commit_name(version)
         try:
-            if not self.path.create(name, content):
+            stamp: str | None = self.path.create(name, content)
+            if not stamp:
                 raise StaleVersionError
         except UnknownOutcomeError as error:
             if _content(self.path, name) != content:
                 raise
             self.failure = f"commit {version} was made, with an error: {error}"  # its files must not be deleted
+            stamp = None
         if version <= self.version:
             self._checkpointed = None
-        self._stamp = None
-        with suppress(OSError):  # the commit is made: an error would delete its files
-            self._stamp = self._stamp_of(version)
+        self._stamp = stamp
         self.version = version
 
     def checkpoint(self) -> None:

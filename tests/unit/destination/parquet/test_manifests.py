@@ -186,7 +186,7 @@ def test_a_runner_that_sleeps_through_the_merges_of_a_later_one_publishes_nothin
     publish(earlier, 0)
     publish(earlier, 1)
 
-    def late(folder: LocalFolder, name: str, content: bytes) -> bool:
+    def late(folder: LocalFolder, name: str, content: bytes) -> str:
         monkeypatch.setattr(LocalFolder, "create", create)
         held[0] = True
         later = opened(tmp_path, lambda: 2)

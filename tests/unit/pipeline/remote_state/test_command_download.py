@@ -54,7 +54,7 @@ def test_a_withdrawn_command_is_never_taken(tmp_path: Path, bucket: LocalFolder,
     with pytest.MonkeyPatch.context() as patch:  # the runner has read it, and claims it when all is over
         create = LocalFolder.create
 
-        def late(self: LocalFolder, name: str, content: bytes) -> bool:
+        def late(self: LocalFolder, name: str, content: bytes) -> str:
             if name == f"claims/{third}" and content != b"":
                 patch.undo()
                 withdraw(there, third)

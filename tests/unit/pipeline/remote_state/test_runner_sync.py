@@ -60,10 +60,10 @@ def test_a_commit_waits_for_a_store_that_is_away(
     monkeypatch.setattr(LocalFolder, "replace", away)
     monkeypatch.setattr(runner_sync, "_RETRY_S", 0.01)
     sync._renewed_s -= 3600.0
-    assert sync.commit(lambda: True)
+    assert sync.commit(lambda: "tag")
     lost = iter([True])
 
-    def create() -> bool:
+    def create() -> str:
         if next(lost, False):
             raise StoreAwayError("the answer was lost")
         return bucket.create("ledger/epoch-1.json", b"1")
@@ -73,6 +73,6 @@ def test_a_commit_waits_for_a_store_that_is_away(
     sync._renewed_s -= 3600.0
     monkeypatch.setattr(sync, "_gives_up", lambda: True)
     with pytest.raises(StoreAwayError):
-        sync.commit(lambda: True)
+        sync.commit(lambda: "tag")
     with pytest.raises(StoreAwayError):
         sync.report()
