@@ -66,7 +66,9 @@ def test_a_full_disk_does_not_keep_the_gap_from_being_noted(
 
 def loop(folder: Path, ledger: Ledger, epochs: Callable[..., bool]) -> RecoveryLoop:
     """The loop of a run whose source writes a binlog. epochs: stands for the coordinator."""
-    parts: Any = SimpleNamespace(wait=lambda _: None, destination=SimpleNamespace(guard=lambda: None))
+    parts: Any = SimpleNamespace(
+        wait=lambda _: None, destination=SimpleNamespace(terms=SimpleNamespace(check=lambda: 0))
+    )
     journal = Journal(folder / "j", "r")
     return RecoveryLoop(
         epochs, parts, parts, parts, parts, parts, BinlogCheck(), ledger, parts, journal, lambda step: step()
