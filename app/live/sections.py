@@ -14,7 +14,7 @@ from app.common.charts import plot
 from app.common.table_acts import CommandVerb
 from app.common.view import factor, words, zone
 from app.common.view.hints import others_continue
-from app.common.view.progress import current_reads, rows_per_s, share
+from app.common.view.progress import current_reads, others_work, rows_per_s, share
 from app.live import timeline_section
 from app.live.view import chunk_counts, reader_timeline
 from engine.base import clock
@@ -68,7 +68,9 @@ def _troubles(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> No
 
     If that concerns others now, the page runs again: its buttons depend on it.
     """
-    others = others_continue(works=home.runner(where).works)
+    others = others_continue(
+        works=home.runner(where).works and others_work(home.ask(table_queries.progress, where.root.name))
+    )
     for one in table_acts.stopped(where):
         first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
         messages.three_parts(

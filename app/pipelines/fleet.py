@@ -10,7 +10,7 @@ from app.common import columns, controls, data_light, home, messages, places, se
 from app.common.autorefresh import autorefresh
 from app.common.view import words
 from app.common.view.health import layers
-from app.common.view.progress import copying, current_reads
+from app.common.view.progress import copying, current_reads, others_work
 from app.common.view.status_style import PIPELINE
 from app.pipelines import bulk
 from app.pipelines.view import sparkline
@@ -135,7 +135,8 @@ def _card_of(
     reads: list[chunk_queries.Read] = []
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
-    shown = layers(runner, lag, recent, now, stopped_tables(tables), home.lacking_settings(where))
+    stopped, lacks = stopped_tables(tables), home.lacking_settings(where)
+    shown = layers(runner, lag, recent, now, stopped, lacks, others=others_work(tables))
     origin, differing, alerts = home.origin_of(where), data_light.differences(where), home.firing(where, runner)
     return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing, alerts)
 

@@ -20,7 +20,15 @@ from app.common.autorefresh import autorefresh
 from app.common.view import commands, words
 from app.common.view.alert_list import alert_lines
 from app.common.view.health import lag_words, layers, stale_since, waits_to_merge
-from app.common.view.progress import committed_position, copy_of, copying, current_reads, line_markup, status_line
+from app.common.view.progress import (
+    committed_position,
+    copy_of,
+    copying,
+    current_reads,
+    line_markup,
+    others_work,
+    status_line,
+)
 from app.live import (
     chunk_section,
     destination_section,
@@ -71,7 +79,8 @@ def top(where: Directory, drawn: tuple[str, bool]) -> None:
     stopped = tuple(home.ask(table_queries.stopped, name))
     lacks = home.lacking_settings(where)
     data = data_light.layer_of(where, now, current=runner.works and not stopped and not lacks)
-    health_strip.draw((*layers(runner, lag, recent, now, stopped, lacks), data))
+    others = not stopped or others_work(home.ask(table_queries.progress, name))
+    health_strip.draw((*layers(runner, lag, recent, now, stopped, lacks, others=others), data))
     raised = home.firing(where, runner)
     said = runner_notice.alerts_said(where, runner) | new_tables.said(where)
     health_strip.alerts(alert_lines(one for one in raised if one.kind not in said or not one.waits))

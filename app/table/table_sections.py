@@ -21,6 +21,7 @@ from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.table_acts import CommandVerb
 from app.common.view import words
 from app.common.view.health import Runner
+from app.common.view.progress import others_work
 from app.live import health_strip, pacing
 from app.table.view import table_events, table_page
 from app.table.view.table_page import PageFacts
@@ -41,19 +42,21 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
     copied, pace = home.ask(table_queries.copied_at, name, table), pacing.pace(where)
+    tables = home.ask(table_queries.progress, name)
     return PageFacts(
         table=table,
         runner=runner,
         lag=home.ask(series.latest_lag, name),
         recent=series.lag_series(cursor, name, now - timedelta(seconds=60), 2000),
         state=home.ask(table_details.state, name, table),
-        progress=next((one for one in home.ask(table_queries.progress, name) if one.table == table), None),
+        progress=next((one for one in tables if one.table == table), None),
         counts=home.ask(table_details.chunk_counts, name, table),
         flow=home.ask(table_details.flow, name, table, copied),
         copied=copied,
         no_mirror=_no_mirror(where, plan),
         paused=pace.snapshot or table in pace.tables,
         max_merge_delay_s=_max_merge_delay_s(where),
+        others=others_work(tables),
         broken=data_light.broken(where, table, now),
     )
 

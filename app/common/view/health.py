@@ -274,14 +274,16 @@ def layers(
     now: datetime,
     stopped: Sequence[str] = (),
     lacks: Sequence[str] = (),
+    *,
+    others: bool = True,
 ) -> tuple[Layer, Layer, Layer]:
     """Engine, keeping up, source safe.
 
     recent: the readings of the last minute, oldest first. stopped: the stopped tables.
 
-    lacks: the required settings that the source lacks, as alerts say it.
+    lacks: the required settings that the source lacks, as alerts say it. others: whether other tables continue.
     """
-    keeping_up = keeping_up_layer(runner, lag, recent, now, stopped)
+    keeping_up = keeping_up_layer(runner, lag, recent, now, stopped, others=others)
     safe = _lacking_layer(lacks) if lacks and runner.alive else source_layer(runner, lag, now)
     return engine_layer(runner, now), keeping_up, safe
 
@@ -355,7 +357,13 @@ def phase_words(runner: Runner) -> str:
 
 
 def keeping_up_layer(
-    runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
+    runner: Runner,
+    lag: Lag | None,
+    recent: Sequence[Lag],
+    now: datetime,
+    stopped: Sequence[str] = (),
+    *,
+    others: bool = True,
 ) -> Layer:
     """The lag behind the source, by the source's clock. An idle source has no lag. A stopped table does not keep up."""
     tip = (
@@ -382,7 +390,8 @@ def keeping_up_layer(
         says = runner.unwritten.words
         headline, colour, detail = says.headline, says.colour, says.lag
     elif stale is None and stopped and runner.works:
-        headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
+        headline, colour = f"{words.plural(len(stopped), 'table')} stopped", "red"
+        detail = "the others continue" if others else "no other table is left"
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""

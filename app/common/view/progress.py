@@ -136,6 +136,11 @@ def copying(tables: Sequence[TableProgress], *, live: bool) -> bool:
     return live and any(one.being_copied for one in tables)
 
 
+def others_work(tables: Sequence[TableProgress]) -> bool:
+    """Whether a table is neither stopped nor removed, so that it continues when another one stops."""
+    return any(one.state not in ("stopped", "removed") for one in tables)
+
+
 def current_reads(reading: Mapping[str, TableReading], tables: Sequence[TableProgress], now: datetime) -> list[Read]:
     """What is read so far of the chunks that are being read, one entry per table that is being copied.
 

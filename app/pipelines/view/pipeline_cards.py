@@ -17,7 +17,7 @@ from app.common.view.health import (
     phase_words,
     retention_left_s,
 )
-from app.common.view.progress import copying, rows_per_s, share
+from app.common.view.progress import copying, others_work, rows_per_s, share
 from app.common.view.status_style import PIPELINE, Style, who_acts
 from engine.base.wording import rows_differ
 from engine.history.chunk_queries import Read
@@ -281,7 +281,8 @@ def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *la
     if text := _runner_trouble(runner, now):
         return _Trouble(text)
     if stopped := stopped_tables(tables):
-        others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
+        continues = runner.works and others_work(tables)
+        others = "Stopped, while the others continue" if continues else "Tables that have stopped"
         return _Trouble(f"{others}: {', '.join(stopped)}", stopped)
     red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
     return _Trouble(red[0] if red else _paused(runner))

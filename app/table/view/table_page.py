@@ -63,6 +63,8 @@ class PageFacts:
     paused: bool
     """Whether an operator paused its copy."""
     max_merge_delay_s: float
+    others: bool = True
+    """Whether other tables continue if this one stops."""
     broken: Unreadable | None = None
     """Why its mirror cannot be read; None if it can, as far as known."""
 
@@ -119,7 +121,7 @@ def state_layer(facts: PageFacts, now: datetime) -> Layer:
         elif (halt := _halt(facts)) is not None:
             headline, colour, (detail,) = halt
             details = [detail, f"{facts.state.state} {details[0]}"]
-    elif facts.state.state == "stopped" and facts.runner.works:
+    elif facts.state.state == "stopped" and facts.runner.works and facts.others:
         details.append("the other tables continue")
     return Layer("State", headline, colour, tuple(details), tip)
 
@@ -305,7 +307,7 @@ def stopped(facts: PageFacts) -> tuple[str, str, str] | None:
         return None
     first, _, rest = (facts.state.reason or "The reason is in the journal of an earlier run.").partition("\n")
     stays = f"Nothing more of this table is published; its {facts.shown_by} stays as it was."
-    meaning = f"{others_continue(works=facts.runner.works)} {stays} {rest}"
+    meaning = f"{others_continue(works=facts.runner.works and facts.others)} {stays} {rest}"
     hint = facts.state.hint or "Fix the cause, then redump the table."
     return f"{facts.table} stopped: {first}", meaning.strip(), hint
 

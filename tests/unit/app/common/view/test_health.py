@@ -332,6 +332,8 @@ def test_a_stopped_table_does_not_keep_up() -> None:
     assert (keeping_up.headline, keeping_up.colour) == ("1 table stopped", "red")
     assert keeping_up.details[0] == "the others continue", "the lag, which is small, is not the first thing said"
     assert (engine.colour, source.colour) == ("green", "green")
+    _, all_stopped, _ = layers(runner(), lag(0.4), [], NOW, ["d.t"], others=False)
+    assert all_stopped.details[0] == "no other table is left"
     away = layers(unreachable(), lag(0.4), [], NOW, ["d.t"])
     assert [one.colour for one in away] == ["orange"] * 3
 

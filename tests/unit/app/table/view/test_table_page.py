@@ -199,6 +199,8 @@ def test_a_stopped_table_has_its_reason_in_three_parts_whoever_runs() -> None:
         assert ("The other tables continue." in meaning) == (by is not LOST), "nothing continues without a runner"
         assert ("the other tables continue" in state_layer(found, NOW).details) == (by is not LOST)
         assert hint == "Use remove-table."
+    alone = replace(facts(state=STOPPED), others=False)
+    assert "continue" not in str((table_page.stopped(alone), state_layer(alone, NOW).details))
     unknown = table_page.stopped(facts(state=replace(STOPPED, reason=None, hint=None)))
     assert unknown is not None
     assert "journal of an earlier run" in unknown[0]
