@@ -42,6 +42,15 @@ def widest_row(files: Iterable[pq.FileMetaData]) -> float:
     return max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1.0)
 
 
+def parquet_file(source: Path | pa.NativeFile) -> pq.ParquetFile:
+    """A data file whose pages are compared with their checksums, where they have any: damage is an error (OSError).
+
+    Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other
+    times.
+    """
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+
+
 def batches_of(
     source: Path | pa.NativeFile, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
@@ -51,8 +60,7 @@ def batches_of(
 
     rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
     """
-    # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
-    with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+    with parquet_file(source) as file:
         held = [name for name in schema.names if name in file.schema_arrow.names]
         for _, batch in batches(file, held, groups, rows or 0):
             found = {name: batch.column(name) for name in held}

@@ -117,6 +117,7 @@ class FileWriter:
                 compression_level=1,
                 use_dictionary=_repeating(rows),
                 write_statistics=self._statistics,
+                write_page_checksum=True,
             )
 
     def close(self) -> list[DataFile]:

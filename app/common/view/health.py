@@ -371,11 +371,8 @@ def keeping_up_layer(
         "of the binlog from there on. An idle source has no lag."
     )
     if lag is None:
-        headline, colour, details = (
-            "Not measured yet",
-            "gray",
-            ("the first reading follows two seconds after connecting",),
-        )
+        headline, colour = "Not measured yet", "gray"
+        details = ("the first reading follows two seconds after connecting",)
         return Layer("Keeping up", headline, colour, details, tip)
     stale, mirrors = stale_since(runner, lag, now), ""
     numbers = f"lag {lag_words(runner, lag, now)}"

@@ -19,10 +19,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-import pyarrow.parquet as pq
-
 from engine.base.errors import TidemarkError
-from engine.capture.batches import batches
+from engine.capture.batches import batches, parquet_file
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.chunk.backfill import NetChanges, Within, reduce_changes, without
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
@@ -94,7 +92,7 @@ class FastForward:
             return report(files=self.files)
         with chunk_writer(request, schema) as writer:
             for file in self.files:
-                data = pq.ParquetFile(request.folder.open(file.name))
+                data = parquet_file(request.folder.open(file.name))
                 for _, batch in batches(data):
                     writer.write(without(batch.cast(schema), changes.touched_keys))
             for rows in changes.upserts:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.base.errors import TidemarkError
-from engine.capture.batches import batches, batches_of
+from engine.capture.batches import batches, batches_of, parquet_file
 from engine.capture.binlog.row_changes import log_schema, redump_changes
 from engine.capture.chunk.backfill import NetChanges, Within, among, last_of_each, without
 from engine.capture.chunk.chunk_reader import (
@@ -244,7 +244,7 @@ class RedumpPart:
     def _parts(self, reduced: NetChanges, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
-                data = pq.ParquetFile(self.fast_forward.request.folder.open(file.name))
+                data = parquet_file(self.fast_forward.request.folder.open(file.name))
                 for _, batch in batches(data):
                     rows = without(conformed(batch, schema), reduced.touched_keys)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows

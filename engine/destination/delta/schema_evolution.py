@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from engine.base.errors import IncompatibleColumnsError
-from engine.capture.batches import batches
+from engine.capture.batches import batches, parquet_file
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import TM_SEQ, Table
@@ -80,7 +79,7 @@ def rewrite_wider(folder: Folder, file: DataFile, schema: pa.Schema, bounded_col
     """Rewrite a data file with wider types, because not every Delta reader widens while it reads."""
     with (
         folder.open(file.name) as source,
-        pq.ParquetFile(source) as old_file,
+        parquet_file(source) as old_file,
         FileWriter(folder, "changes", schema, bounded_columns) as writer,
     ):
         for _, rows in batches(old_file):

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from engine.capture.batches import batches
+from engine.capture.batches import batches, parquet_file
 from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, redump_changes
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import TM_KIND, TM_TS
@@ -49,7 +48,7 @@ class HourWriter:
 
     def write(self, source: pa.NativeFile) -> None:
         """Write the rows of a reader's file."""
-        with pq.ParquetFile(source) as file:
+        with parquet_file(source) as file:
             for _, batch in batches(file):
                 rows = batch if TM_KIND in batch.column_names else redump_changes(batch, "+I", None, SNAPSHOT_SEQ)
                 self._write(rows)

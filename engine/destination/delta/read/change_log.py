@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from engine.capture.batches import batches_of, widest_row
+from engine.capture.batches import batches_of, parquet_file, widest_row
 from engine.decode.schema import TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
@@ -146,7 +146,7 @@ def _metadata(folder: Folder, name: str) -> pq.FileMetaData:
 
 
 def _numbers(folder: Folder, name: str) -> pa.ChunkedArray:
-    with folder.open(name) as source, pq.ParquetFile(source) as file:
+    with folder.open(name) as source, parquet_file(source) as file:
         return file.read(columns=[TM_SEQ])[TM_SEQ]
 
 

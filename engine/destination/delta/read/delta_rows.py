@@ -30,7 +30,7 @@ from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
-    from pyarrow.dataset import Dataset, ParquetFileFragment
+    from pyarrow.dataset import Dataset, ParquetFileFragment, ParquetFragmentScanOptions
 
 _SAMPLED_FILES, _WIDE_BYTES = 64, 2 << 10
 _KEPT, _NUMBER = "\0kept", "\0number"
@@ -55,7 +55,10 @@ class DeltaRows:
         """Batches of the rows that match the condition."""
         names = list(self.schema.names if columns is None else columns)
         if self.dataset is not None:
-            for batch in self.dataset.to_batches(columns=names, filter=condition, **self._batch_sizes(condition)):
+            sizes, options = self._batch_sizes(condition), _checked()
+            for batch in self.dataset.to_batches(
+                columns=names, filter=condition, fragment_scan_options=options, **sizes
+            ):
                 yield pa.Table.from_batches([batch])
             return
         for file, vector in self._files.items():
@@ -70,7 +73,7 @@ class DeltaRows:
     def count(self, condition: pc.Expression | None) -> int:
         """The number of rows that match the condition; None: of all rows."""
         if self.dataset is not None:
-            return int(self.dataset.count_rows(filter=condition))
+            return int(self.dataset.count_rows(filter=condition, fragment_scan_options=_checked()))
         return sum(part.num_rows for part in self.batches(self.schema.names[:1], condition))
 
     def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
@@ -148,11 +151,18 @@ class DeltaRows:
         self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
     ) -> pa.Table:
         group = part.row_groups[0].id
-        rows = part.to_table(schema=self.schema, columns=wanted)
+        rows = part.to_table(schema=self.schema, columns=wanted, fragment_scan_options=_checked())
         kept = np.array(rows[_KEPT].fill_null(False))
         here = deleted[np.searchsorted(deleted, begins[group]) : np.searchsorted(deleted, begins[group + 1])]
         kept[here - begins[group]] = False
         return rows.drop_columns([_KEPT]).filter(pa.array(kept))
+
+
+def _checked() -> "ParquetFragmentScanOptions":
+    """Pages with a checksum are compared with it: a damaged file is an error, and not other rows."""
+    from pyarrow.dataset import ParquetFragmentScanOptions
+
+    return ParquetFragmentScanOptions(page_checksum_verification=True)
 
 
 def _matching_groups(whole: "ParquetFileFragment", condition: pc.Expression | None, schema: pa.Schema) -> set[int]:

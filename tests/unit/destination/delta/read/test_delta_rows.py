@@ -4,10 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import PyFileSystem
 
 from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.mirror import UNREADABLE, Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
 from tests.unit.destination.lake import Lake
@@ -48,3 +52,27 @@ def test_a_process_ends_while_files_are_read(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LEAVE, str(_table(tmp_path / "t"))]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.stdout, ended.stderr, ended.returncode) == (f"{ROWS}\n", "", 0)
+
+
+@pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
+def test_a_byte_that_changed_in_a_file_is_an_error(tmp_path: Path, mode: MirrorMode) -> None:
+    """Wherever it is among the values: no reader takes other values for the rows, and no merge writes them anew."""
+    lake = Lake(tmp_path, mode)
+    lake.copy({key: key * 7919 for key in range(2000)})
+    lake.change([(1, 5)])
+    folder = path_of(lake.pair.mirror.folder)
+    path = max(folder.glob("*.parquet"), key=lambda one: one.stat().st_size)
+    whole = path.read_bytes()
+    metadata = pq.read_metadata(path)
+    for column in range(2):
+        place = metadata.row_group(0).column(column).data_page_offset + 100
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UNREADABLE, match="checksum"):
+            list(Mirror(lake.pair.mirror.folder).batches(["id", "v"]))
+    files = lake.append([(key, -1) for key in range(0, 2000, 2)])
+    if mode == "copy_on_write":
+        with pytest.raises(UNREADABLE, match="checksum"):
+            lake.merge(files)
+    path.write_bytes(whole)
+    lake.merge(files)
+    lake.check()
