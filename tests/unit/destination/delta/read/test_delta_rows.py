@@ -56,7 +56,7 @@ def test_a_process_ends_while_files_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
 def test_a_byte_that_changed_in_a_file_is_an_error(tmp_path: Path, mode: MirrorMode) -> None:
-    """Wherever it is among the values: no reader takes other values for the rows, and no merge writes them anew."""
+    """Wherever it is among the values: no reader takes other values for the rows, and no merge copies them."""
     lake = Lake(tmp_path, mode)
     lake.copy({key: key * 7919 for key in range(2000)})
     lake.change([(1, 5)])
