@@ -1,12 +1,11 @@
 """The kinds of Spark task: chunk groups, binlog ranges, and those of `chunk.fast_forward` and `chunk.redump_part`.
 
 A request contains everything its task needs. A task keeps nothing but the process's session with the source. A
-TidemarkError becomes a report, so the coordinator gets its message, detail and hint. So does any other error of a
-single chunk; elsewhere it fails the task, and Spark retries it.
+TidemarkError becomes a report, so the coordinator gets its message, detail and hint. So does a folder that may not be
+written (`write_faults`), and any other error of a single chunk; elsewhere it fails the task, and Spark retries it.
 """
 
 import gc
-import socket
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -26,11 +25,7 @@ from engine.base.errors import (
     TableStoppedError,
     TidemarkError,
     TransientError,
-    is_forbidden,
-    is_unwritable,
 )
-from engine.base.writable import write_fault
-from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.capture import reader_session as sessions
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
@@ -54,6 +49,7 @@ from engine.capture.reports import (
 )
 from engine.capture.row_counter import RowCounter
 from engine.capture.spill import WAITING_BYTES
+from engine.capture.write_faults import outage_of, writing
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import TM_SEQ, Table, same_columns
 from engine.plan.keys import ChunkKey
@@ -64,7 +60,6 @@ from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
 from engine.source.xa_places import XaPlaces
 from engine.store.folder import Folder
-from engine.store.local_folder import LocalFolder
 
 
 @dataclass(frozen=True)
@@ -206,13 +201,18 @@ class BinlogTask:
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""
         try:
-            try:
-                yield self._read_range(self.end)
-            except SchemaMismatch as mismatch:
-                # Discard the first read: it may contain changes after the last position at which the schema is known.
-                yield replace(self._read_range(mismatch.position), alteration=mismatch.alteration)
+            with writing("Reading the binlog", [captured.folder for captured in self.tables]):
+                report = self._read()
+            yield report
         except TidemarkError as error:
             yield FailureReport(reader=ReaderProcess.here(), error=error)
+
+    def _read(self) -> RangeReport:
+        try:
+            return self._read_range(self.end)
+        except SchemaMismatch as mismatch:
+            # Discard the first read: it may contain changes after the last position at which the schema is known.
+            return replace(self._read_range(mismatch.position), alteration=mismatch.alteration)
 
     def _read_range(self, end: Position) -> RangeReport:
         started = clock.monotonic_s()
@@ -336,28 +336,18 @@ class _ChangeLogFile:
         return WrittenChanges(files=files, kinds=self._kinds, nulled_dates=nulled, next_seq=self._seq)
 
 
-def _write_fault(folder: Folder) -> str:
-    return write_fault(folder.path) if isinstance(folder, LocalFolder) else ""
-
-
-_WRITE_HINTS: Mapping[WriteCause, str] = {
-    "disk": "Make room in {folder}, or on the reader's own disk.",
-    "store_away": "If it lasts, make sure that the store runs, and that the reader's host reaches it.",
-    "store_refused": "Renew the credentials that the reader finds, or give them the permissions of docs/s3.md.",
-}
-
-
 def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError:
     """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
-    if is_unwritable(error) or (is_forbidden(error) and _write_fault(request.folder)):
-        cause = write_cause(error)
-        return WRITE_ERRORS[cause](
-            f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder.url} on "
-            f"{socket.gethostname()}: {error}",
-            detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-            hint=f"{_WRITE_HINTS[cause].format(folder=request.folder.url)} The chunk is then read again.",
-        )
+    outage = outage_of(
+        error,
+        f"Reading chunk {request.number} of {request.table.full_name}",
+        [request.folder],
+        f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
+        "The chunk is then read again.",
+    )
+    if outage is not None:
+        return outage
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
         detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",

@@ -14,6 +14,7 @@ The cause that is shown is the worst (`WRITE_ERRORS`); as soon as a probe finds 
 """
 
 import os
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -24,11 +25,12 @@ from typing import TypeVar
 
 from engine.base import clock
 from engine.base.errors import DiskFullError, is_forbidden, is_unwritable, trace_ending
+from engine.base.writable import is_kept_out
 from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
 from engine.journal.store_events import StoreAway, StoreBack
-from engine.pipeline.full_disks import Fault, fault_of, file_of, mount_of, room_on
+from engine.pipeline.full_disks import Fault, fault_of, file_of, folder_of, mount_of, room_on
 from engine.pipeline.write_outage import WriteOutage
 from engine.store.folder import Folder
 
@@ -59,6 +61,7 @@ class Disk:
     ) -> None:
         self._folders = folders
         self._local = [folder for folder in folders if isinstance(folder, Path)]
+        self._own = [folder for folder in self._local if folder != Path(tempfile.gettempdir())]  # that is everybody's
         self._journal = journal
         self._full = full
         self._freed = freed
@@ -79,7 +82,9 @@ class Disk:
 
     def takes(self, error: BaseException) -> bool:
         """Whether an error is one to wait for: a disk or a store takes no files, or a folder may not be written."""
-        return is_unwritable(error) or (is_forbidden(error) and not all(map(_room, self._local)))
+        if is_unwritable(error) or is_kept_out(error, self._own):
+            return True
+        return is_forbidden(error) and not all(map(_room, self._local))
 
     def failed(self, name: str, error: BaseException) -> None:
         """Record that `name` failed because a place took no file."""
@@ -108,7 +113,7 @@ class Disk:
             self._full(shown.reason)
 
     def _found(self, name: str, error: BaseException, fault: Fault, place: Sequence[Path]) -> WriteOutage:
-        where = " or ".join(map(str, place or self._local)) or "its folders"
+        where = " or ".join(map(str, dict.fromkeys(map(folder_of, place or self._local)))) or "its folders"
         reason = f"{fault.state} ({name}: {_reason(error)}{_named(place, error)})"
         return WriteOutage(write_cause(error), reason, fault.remedy.format(where=where), clock.utc_text())
 

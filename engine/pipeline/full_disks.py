@@ -4,17 +4,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.base.errors import is_forbidden, is_read_only, trace_ending
+from engine.base.errors import is_forbidden, is_read_only
 from engine.base.wording import size
+from engine.base.writable import named_paths
 from engine.base.write_causes import write_cause
 
-_PATH = re.compile(r"/[^\s'\":,;()]+")
-_READ_ONLY, _FORBIDDEN = re.compile(r"Read-only file system"), re.compile(r"Permission denied|Operation not permitted")
+_READ_ONLY = re.compile(r"Read-only file system")
+_FORBIDDEN = re.compile(r"(?i)Permission denied|Operation not permitted|\berrno (?:1|13)\b")
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,12 @@ def fault_of(error: BaseException) -> Fault:
 
 def file_of(error: BaseException) -> Path | None:
     """The file or folder that an error, or one of its causes, names; None if none does."""
-    return next(_named(error), None)
+    return next(named_paths(error), None)
 
 
-def _named(error: BaseException | None) -> Iterator[Path]:
-    """The paths in an error and its causes. Texts of Arrow and deltalake count if the path or its folder is there."""
-    while error is not None:
-        if isinstance(error, OSError) and isinstance(error.filename, str):
-            yield Path(error.filename)
-        for found in _PATH.findall(trace_ending(str(error))):
-            path = Path(found.rstrip("."))
-            with suppress(OSError):
-                if path.exists() or (path.parent != Path("/") and path.parent.is_dir()):
-                    yield path
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+def folder_of(path: Path) -> Path:
+    """The nearest folder of a path that is there: a file that could not be written is not."""
+    return next((place for place in (path, *path.parents) if os.path.isdir(place)), path)  # noqa: PTH112 - may be kept out
 
 
 def mount_of(path: Path) -> Path | None:

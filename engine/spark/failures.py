@@ -17,18 +17,13 @@ from engine.base.errors import (
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor")
 _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     (
-        # The system's text for it, with the file if it names one. Reading a file that it forbids looks the same.
-        (
-            r"(?P<sign>(?:No space left on device|Disk quota exceeded|Read-only file system)(?:: '[^']*')?"
-            r"|PermissionError: .*Permission denied: '[^']*')"
-        ),
+        # The system's text for it, with the file if it names one. Tasks report missing permissions themselves
+        # (capture.write_faults): only they know which folders are the pipeline's.
+        r"(?P<sign>(?:No space left on device|Disk quota exceeded|Read-only file system)(?:: '[^']*')?)",
         DiskFullError,
         "A task {where} could not write ({sign}).",
         "Nothing of it was published. Tidemark retries when it can be written.",
-        (
-            "Make room in the destination and in the workers' own folders (spark.local.dir), "
-            "and let the workers write there."
-        ),
+        "Make room in the destination and in the workers' own folders (spark.local.dir), or make them writable.",
     ),
     (
         r"(?P<sign>The store does not answer: [^\n]*)",

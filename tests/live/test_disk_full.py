@@ -17,7 +17,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 from tests.support.depth import on
-from tests.support.mounts import Small, mounted
+from tests.support.mounts import Small, immutable, mounted
 from tests.support.simulation import SimulatedTable, Simulation
 
 MB = 1 << 20
@@ -101,6 +101,41 @@ def test_a_destination_that_takes_nothing_is_named_and_waited_for(
             assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
         finally:
             pipeline.kill()
+
+
+@on("mysql")
+def test_a_destination_without_permission_is_named_and_waited_for(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The folders of the table and of its change log take no files. When they do again, the run continues by itself."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1, 0)")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5)
+    runner = pipeline.start()
+    try:
+        pipeline.wait_for(lambda: _streams(pipeline), runner)
+        folders = [pipeline.folder / "lake" / database / name for name in ("t", "t__changes")]
+        for n in range(2, 4):
+            with immutable(*folders):
+                server.execute(f"INSERT INTO {database}.t VALUES ({n}, 0)")
+                pipeline.wait_for(lambda: _shown(pipeline).write_outage, runner)
+                pipeline.wait_for(lambda: _attempt(pipeline) > 2, runner)
+                shown = _shown(pipeline).write_outage
+                assert shown is not None
+                assert shown.reason.startswith("no permission to write (")
+                assert shown.hint.startswith("Let the runner's user write to ")
+                assert Path(shown.hint.removesuffix(".").rpartition(" ")[2]) in folders
+            pipeline.wait_for(lambda: _shown(pipeline).write_outage is None, runner)
+        pipeline.finish(runner)
+        assert {event["error"] for event in pipeline.events("error")} == {"DiskFullError"}
+        assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+    finally:
+        pipeline.kill()
+
+
+def _attempt(pipeline: Pipeline) -> int:
+    outage = _shown(pipeline).write_outage
+    return outage.attempt if outage else 0
 
 
 def _made_read_only(disk: Small) -> bool:

@@ -1,4 +1,4 @@
-"""Small disks that can really be full: a tmpfs of a few megabytes. Mounting needs root."""
+"""Small disks that can really be full: a tmpfs of a few megabytes; folders that take no files. Both need root."""
 
 import errno
 import os
@@ -44,6 +44,18 @@ class Small:
     def free(self) -> None:
         """Remove the ballast."""
         (self.folder / _BALLAST).unlink()
+
+
+@contextmanager
+def immutable(*folders: Path) -> Iterator[None]:
+    """Forbid new files in the folders for the block, to root too (EPERM)."""
+    named = [str(folder) for folder in folders]
+    done = subprocess.run(["chattr", "+i", *named], capture_output=True, text=True, check=False)
+    try:
+        assert done.returncode == 0, f"cannot forbid writes (root is needed): {done.stderr}"
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", *named], check=True)
 
 
 @contextmanager

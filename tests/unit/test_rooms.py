@@ -115,6 +115,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "files": set(),
         "pacing": set(),
         "spill": set(),
+        "write_faults": set(),
         "batches": set(),
         "landing": {"files"},
         "binlog": {"reports"},
@@ -129,6 +130,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "reader_session",
             "reports",
             "spill",
+            "write_faults",
         },
     },
     "destination": {

@@ -26,6 +26,7 @@ from engine.capture.chunk.backfill import NetChanges, Within, reduce_changes, wi
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
 from engine.capture.reports import FailureReport, FastForwardReport, ReaderProcess, ReaderReport
+from engine.capture.write_faults import writing
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Table
 from engine.plan.keys import ChunkKey
@@ -57,7 +58,9 @@ class FastForward:
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report with the chunk's new files."""
         try:
-            yield self._fast_forward()
+            with writing("Bringing a chunk forward", [self.request.folder]):
+                report = self._fast_forward()
+            yield report
         except TidemarkError as error:
             name, number = self.request.table.full_name, self.request.number
             yield FailureReport(reader=ReaderProcess.here(), error=error, table=name, chunk=number)

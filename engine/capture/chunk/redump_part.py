@@ -51,6 +51,7 @@ from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, ReaderProcess, ReaderReport, RedumpReport, WrittenChanges
 from engine.capture.spill import Spill
+from engine.capture.write_faults import writing
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import TM_KIND, TM_SEQ, Table
@@ -206,7 +207,9 @@ class RedumpPart:
         It has the change log's file, the number of rows and ghosts, and the requested keys that do not exist.
         """
         try:
-            yield self._write_changes()
+            with writing("Writing redumped rows", [self.folder, self.fast_forward.request.folder]):
+                report = self._write_changes()
+            yield report
         except TidemarkError as error:
             request = self.fast_forward.request
             yield FailureReport(

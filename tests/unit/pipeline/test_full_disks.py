@@ -110,6 +110,23 @@ def test_a_lost_permission_is_waited_for_only_on_the_runs_folders(tmp_path: Path
     assert forbidden.reason.startswith("no permission to write (log: ")
 
 
+def test_a_permission_that_is_back_was_missing_all_the_same(tmp_path: Path) -> None:
+    """A file below one of the folders is named, in the text of Arrow; nothing shows that any more but the error.
+
+    The remedy names the folder that is there, not the file that never was.
+    """
+    table = tmp_path / "lake" / "t"
+    table.mkdir(parents=True)
+    waits = Disk([tmp_path / "lake"], Journal(Directory(tmp_path).journal("r"), "r"))
+    for number in (13, 1):
+        error = PermissionError(number, f"Failed to open local file '{table}/merge-1.parquet'")
+        assert waits.takes(error)
+        waits.failed("log", error)
+        assert waits.outage is not None
+        assert waits.outage.hint == f"Let the runner's user write to {table}."
+    assert not waits.takes(PermissionError(13, f"Failed to open local file '{tmp_path}/code.py'"))
+
+
 def test_sparks_scratch_is_a_candidate_on_this_host_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark chooses it: the environment, the setting, the system's folder for temporary files."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)

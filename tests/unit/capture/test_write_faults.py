@@ -1,0 +1,41 @@
+"""A task's errors: which are about the folders that it writes to."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.base.errors import DiskFullError
+from engine.capture.write_faults import outage_of, writing
+from engine.pipeline.full_disks import FORBIDDEN, fault_of
+from engine.store.local_folder import LocalFolder
+from tests.support.mounts import immutable
+
+
+@pytest.mark.parametrize("number", [1, 13])
+def test_a_folder_that_the_reader_may_not_write_is_an_outage(tmp_path: Path, number: int) -> None:
+    """As Arrow says it, even if the permission is back by the time that it is looked at."""
+    error = PermissionError(number, f"Failed to open local file '{tmp_path}/changes-1.parquet'")
+    with pytest.raises(DiskFullError, match="Reading the binlog could not write in") as raised:
+        _fail(error, tmp_path)
+    assert fault_of(raised.value) is FORBIDDEN
+    assert f"Let the reader's user write to {tmp_path}." in raised.value.hint
+
+
+def test_a_real_upload_into_such_a_folder_is_one(tmp_path: Path) -> None:
+    """What the system and Arrow really say."""
+    with immutable(tmp_path), pytest.raises(DiskFullError), writing("It", [LocalFolder(tmp_path)]):
+        LocalFolder(tmp_path).upload("changes-1.parquet")
+
+
+@pytest.mark.parametrize("place", ["/opt/worker/code.py", "/usr/bin/python9"])
+def test_another_permission_is_not(tmp_path: Path, place: str) -> None:
+    """The worker's Python and its code are not the pipeline's to write."""
+    error = PermissionError(13, "Permission denied", place)
+    assert outage_of(error, "It", [LocalFolder(tmp_path)], "", "") is None
+    with pytest.raises(PermissionError):
+        _fail(error, tmp_path)
+
+
+def _fail(error: Exception, folder: Path) -> None:
+    with writing("Reading the binlog", [LocalFolder(folder)]):
+        raise error
