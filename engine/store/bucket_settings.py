@@ -27,9 +27,9 @@ class BucketSettings:
     """The URL of a store that speaks S3; None for the provider's own."""
     region: str | None = None
     path_style: bool = False
+    """Whether the bucket is part of the path instead of the host name, as most stores but S3 have it."""
     quick: bool = False
     """Whether requests give up soon."""
-    """Whether the bucket is part of the path instead of the host name, as most stores but S3 have it."""
 
     @property
     def deltalake_options(self) -> dict[str, str]:
