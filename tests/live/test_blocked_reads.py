@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pymysql
+import pytest
 
 from engine.base.errors import TidemarkError
 from engine.source.blocked_reads import BlockedRead, blocked_reads
@@ -131,6 +132,39 @@ def test_a_run_shows_what_blocks_its_reads(server: Server, database: str, new_pi
     assert [one["since"] is not None for one in pipeline.events("source.blocked")][-1] is False
     assert len(of("alert.cleared")) == len({one["since"] for one in of("alert.raised")})
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"), ["id"])
+
+
+@pytest.mark.parametrize("phase", ["start", "redump"])
+def test_the_shown_grant_helps_the_run_that_shows_it(
+    server: Server, database: str, new_pipeline: PipelineFactory, phase: str
+) -> None:
+    """A global privilege counts only for later connections: the run opens one, while it starts and while it copies."""
+    filled(server, database)
+    user = f"blind_{phase}"
+    create_user(server, user, [f"SELECT ON `{database}`.*", *GRANTS[1:]])
+    pipeline = new_pipeline(server, database, user=user, poll=0.2)
+
+    def seen() -> list[dict[str, Any]]:
+        return [one for one in pipeline.status()["blocked"] if one["table"] == f"{database}.t"]
+
+    runner = pipeline.start_streaming() if phase == "redump" else None
+    with session(server) as holder:
+        holder(f"LOCK TABLES {quote(database, 't')} WRITE")
+        if runner is None:
+            runner = pipeline.start()
+        else:
+            assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
+        pipeline.wait_for(lambda: [one for one in seen() if one["unseen"]], runner)
+        (blind,) = seen()
+        assert blind["unseen"] == "The account does not see the sessions of others"
+        server.execute(
+            "GRANT SELECT ON *.* TO %s" if server.flavor == "mysql" else "GRANT PROCESS ON *.* TO %s", (user,)
+        )
+        mine = holder("SELECT CONNECTION_ID()")
+        pipeline.wait_for(lambda: mine in [one["connection"] for found in seen() for one in found["sessions"]], runner)
+        holder("UNLOCK TABLES")
+    pipeline.wait_for(lambda: not seen(), runner)
+    pipeline.finish(runner)
 
 
 def filled(server: Server, database: str = "d") -> None:

@@ -3,6 +3,9 @@
 `source.blocked_reads` finds them, with one statement while there are none. The lag monitor's thread looks every two
 seconds on its own connection. While a run starts, nobody measures lag, so `StartupLook` looks instead: the plan reads
 tables, too.
+
+A global privilege counts only for later connections, in MySQL (manual, "When Privilege Changes Take Effect") and in
+MariaDB. So a look that cannot see who blocks a read ends its connection: the caller opens another one for the next.
 """
 
 import threading
@@ -24,6 +27,8 @@ KIND = "read_blocked"
 _SOON_S = 2
 """Shorter waits are not reported."""
 _INTERVAL_S = 2.0
+_RENEWAL_S = 4.0
+"""While who blocks a read cannot be seen, the connection is renewed as often."""
 
 
 class Blocked:
@@ -99,14 +104,18 @@ class BlockedMonitor:
         self._activity = activity
         self._helpers = helpers
         self._blocked = blocked
+        self._renewal_due_s = 0.0
 
     def look(self, connection: Connection) -> None:
         """Look once. Other errors than that the source cannot be asked are reported.
 
+        The connection is closed if another one may see more.
+
         Raises TransientError, SourceChangedError or LoginRefusedError.
         """
         try:
-            events = self._blocked.events(blocked_reads(connection), clock.utc_now())
+            found = blocked_reads(connection)
+            events = self._blocked.events(found, clock.utc_now())
             self._helpers.succeeded("blocked reads")
         except (TransientError, SourceChangedError, LoginRefusedError):
             raise
@@ -116,6 +125,9 @@ class BlockedMonitor:
         self._activity.blocked = [one.to_json() for one in events]
         for event in self._blocked.news(events):
             self._journal.write(event)
+        if any(one.unseen for one in found) and clock.monotonic_s() >= self._renewal_due_s:
+            self._renewal_due_s = clock.monotonic_s() + _RENEWAL_S
+            connection.close()
 
 
 class StartupLook:

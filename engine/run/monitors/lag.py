@@ -121,7 +121,8 @@ class LagMonitor:
     """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
 
     oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table
-    (`Targets.oldest_mirror`). look: called with its connection after each measurement (`run.monitors.blocked_monitor`).
+    (`Targets.oldest_mirror`). look: called with its connection after each measurement; it may close it
+    (`run.monitors.blocked_monitor`).
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class LagMonitor:
                 self._helpers.failed("monitor", error)
                 connection = None
             self._away.pause(max(pause_s - (clock.monotonic_s() - began), 0.1), self._closing)
-        if connection is not None:
+        if connection is not None and connection.open:
             connection.close()
 
     def _asked(self, connection: "Connection | None") -> "Connection | None":
@@ -213,6 +214,8 @@ class LagMonitor:
             if connection is None:
                 connection = open_connection(self._endpoint)
                 self._soon_until_s = clock.monotonic_s() + INTERVAL_S
+            elif not connection.open:  # `look` wants another one
+                connection = open_connection(self._endpoint)
             query(connection, "SELECT 1")
         return connection
 
