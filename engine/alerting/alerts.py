@@ -138,7 +138,7 @@ class ActiveAlerts:
             yield from self._clear_unwritten("A later run is running.")
 
     def _freed(self, event: DiskFreed | StoreBack) -> Iterator[AlertNotice]:
-        of_disk, room = isinstance(event, DiskFreed), "There is room on the disk again."
+        of_disk, room = isinstance(event, DiskFreed), "Files can be written again."
         self._unwritten -= {"disk_full"} if of_disk else set(OF_STORE)
         yield from self._clear_unwritten(room if of_disk else "The store can be used again.")
 

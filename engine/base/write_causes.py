@@ -13,6 +13,10 @@ from engine.base.errors import (
 )
 
 WriteCause = Literal["disk", "store_away", "store_refused"]
+DiskFault = Literal["full", "read_only", "forbidden"]
+"""What is wrong with a disk: it has no room, takes no writes at all, or not those of this user."""
+WriteFault = Literal[DiskFault, "store_refused", "store_away"]
+"""What the words for an outage depend on."""
 WRITE_ERRORS: Mapping[WriteCause, type[WriteOutageError]] = {
     "disk": DiskFullError,
     "store_refused": StoreRefusedError,
@@ -32,3 +36,8 @@ def write_cause(error: BaseException) -> WriteCause:
     if is_store_refused(error):
         return "store_refused"
     return "store_away" if is_store_away(error) else "disk"
+
+
+def write_fault_of(cause: WriteCause, disk_fault: DiskFault) -> WriteFault:
+    """What the words for an outage depend on; `disk_fault` counts for a disk only."""
+    return disk_fault if cause == "disk" else cause

@@ -160,7 +160,7 @@ class HelperRecovered(Event, name="helper.recovered"):
 
 @dataclass(frozen=True, kw_only=True)
 class DiskFreed(Event, name="disk.freed"):
-    """A disk that was full (`error`: DiskFullError) has space again."""
+    """A disk that took no files (`error`: DiskFullError) takes them again."""
 
     attempts: int
     """Failures meanwhile."""

@@ -342,7 +342,7 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(HiddenChanges, hidden),
     **_of(ReadsBlocked, blocked),
     **_of(ChangeLogsAudited, lambda e: f"Audit: {audited(e)}"),
-    **_of(DiskFreed, lambda e: f"The disk has space again, after {plural(e.attempts or 0, 'failure')}"),
+    **_of(DiskFreed, lambda e: f"Files can be written again, after {plural(e.attempts or 0, 'failure')}"),
     **_of(StoreAway, _store_away),
     **_of(StoreBack, lambda e: f"The store of the destination can be used again after {duration(e.seconds)}"),
     **_of(HelperRecovered, lambda e: f"{e.helper} works again, after {plural(e.errors or 0, 'error')}"),

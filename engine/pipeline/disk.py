@@ -30,7 +30,8 @@ from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
 from engine.journal.store_events import StoreAway, StoreBack
-from engine.pipeline.full_disks import Fault, fault_of, file_of, folder_of, mount_of, room_on
+from engine.pipeline.full_disks import FULL, Fault, fault_of, file_of, folder_of, mount_of, room_on
+from engine.pipeline.state_words import WRITE_ENDS
 from engine.pipeline.write_outage import WriteOutage
 from engine.store.folder import Folder
 
@@ -102,7 +103,8 @@ class Disk:
             else:
                 worse = _WORST_FIRST.index(found.cause) < _WORST_FIRST.index(known.cause)
                 counts = tried or found.cause == "disk"  # readers that began before all fail for the same store
-                shown = replace(found if worse else known, since=known.since, attempt=known.attempt + counts)
+                other = tried and found.cause == known.cause and found.disk_fault != known.disk_fault
+                shown = replace(found if worse or other else known, since=known.since, attempt=known.attempt + counts)
             new = shown.cause not in self._met
             self._show(shown, waits=new or tried)
         if shown.cause == "disk" and new:
@@ -114,8 +116,14 @@ class Disk:
 
     def _found(self, name: str, error: BaseException, fault: Fault, place: Sequence[Path]) -> WriteOutage:
         where = " or ".join(map(str, dict.fromkeys(map(folder_of, place or self._local)))) or "its folders"
-        reason = f"{fault.state} ({name}: {_reason(error)}{_named(place, error)})"
-        return WriteOutage(write_cause(error), reason, fault.remedy.format(where=where), clock.utc_text())
+        reason = f"{fault.state} ({name}: {_reason(error)}{_named(place, error, fault)})"
+        return WriteOutage(
+            write_cause(error),
+            reason,
+            fault.remedy.format(where=where),
+            clock.utc_text(),
+            disk_fault=fault.disk_fault,
+        )
 
     def _show(self, outage: WriteOutage, *, waits: bool = True) -> None:
         self.outage = outage
@@ -127,9 +135,9 @@ class Disk:
         self, fault: Fault, name: str, place: Sequence[Path], error: BaseException, shown: WriteOutage
     ) -> None:
         full = DiskFullError(
-            f"{fault.message}: {name}: {_reason(error)}{_named(place, error)}",
+            f"{fault.message}: {name}: {_reason(error)}{_named(place, error, fault)}",
             detail="The pipeline waits. Nothing is lost: committed data is complete, "
-            "and the rest is read once there is room.",
+            f"and the rest is read once {WRITE_ENDS[fault.disk_fault]}.",
             hint=f"{shown.hint} The pipeline then continues by itself.",
         )
         self._journal.write(ErrorReported.of(full, attempt=1, retry_in_s=RETRY_S))
@@ -225,7 +233,7 @@ class Disk:
             self._journal.write(DiskFreed(attempts=outage.attempt, duration_s=seconds))
         if met - {"disk"}:
             self._journal.write(StoreBack(since=outage.since, seconds=seconds))
-        self._freed("there is space on the disk again" if "disk" in met else "the store can be used again")
+        self._freed("files can be written again" if "disk" in met else "the store can be used again")
 
 
 def _pause_s(outage: WriteOutage) -> float:
@@ -264,13 +272,14 @@ def _store_error(folder: Path | Folder) -> OSError | None:
     return None
 
 
-def _named(places: Sequence[Path], error: BaseException) -> str:
-    """The places and their disks: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`."""
+def _named(places: Sequence[Path], error: BaseException, fault: Fault) -> str:
+    """The places and full disks: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`."""
     if write_cause(error) != "disk":
         return ""
     if not places:
         return "; which disk is not known"
-    mounts = dict.fromkeys(mount for path in places if (mount := mount_of(path)) is not None)
+    disks = places if fault is FULL else ()  # the room on another disk is not what is missing
+    mounts = dict.fromkeys(mount for path in disks if (mount := mount_of(path)) is not None)
     named = [str(path) for path in places if str(path) not in _reason(error)]
     return "".join(f"; {part}" for part in (*named, *map(room_on, mounts)) if part)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from engine.base.errors import is_forbidden, is_read_only
 from engine.base.wording import size
 from engine.base.writable import named_paths
-from engine.base.write_causes import write_cause
+from engine.base.write_causes import DiskFault, write_cause
+from engine.pipeline.state_words import STATES
 
 _READ_ONLY = re.compile(r"Read-only file system")
 _FORBIDDEN = re.compile(r"(?i)Permission denied|Operation not permitted|\berrno (?:1|13)\b")
@@ -28,13 +29,20 @@ class Fault:
     """The beginning of a sentence."""
     remedy: str
     """With `{where}`."""
+    disk_fault: DiskFault = "full"
+    """What is wrong with the disk, if it is one."""
 
 
-FULL = Fault("disk full", "A disk is full", "Free space in {where}, or raise the quota.")
+FULL = Fault(STATES["full"], "A disk is full", "Free space in {where}, or raise the quota.")
 READ_ONLY = Fault(
-    "file system read-only", "A file system is read-only", "Find out why, and mount it read-write again: {where}."
+    STATES["read_only"],
+    "A file system is read-only",
+    "Find out why, and mount it read-write again: {where}.",
+    "read_only",
 )
-FORBIDDEN = Fault("no permission to write", "A folder may not be written", "Let the runner's user write to {where}.")
+FORBIDDEN = Fault(
+    STATES["forbidden"], "A folder may not be written", "Let the runner's user write to {where}.", "forbidden"
+)
 STORE_AWAY = Fault(
     "store away",
     "The store of the destination does not answer",

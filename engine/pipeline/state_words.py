@@ -6,10 +6,11 @@ The words have one owner, so that both say the same.
 from collections.abc import Mapping
 from typing import Literal
 
-from engine.base.write_causes import WriteCause
+from engine.base.write_causes import WriteFault
 from engine.journal.outage_causes import Cause
 
-STORE_AWAY, STORE_REFUSED = "store_away", "store_refused"
+STORE_AWAY: Literal["store_away"] = "store_away"
+STORE_REFUSED: Literal["store_refused"] = "store_refused"
 STATES: Mapping[str, str] = {
     "new": "not started",
     "starting": "starting",
@@ -18,6 +19,8 @@ STATES: Mapping[str, str] = {
     "refused": "login refused",
     "privileges": "privileges missing",
     "full": "disk full",
+    "read_only": "file system read-only",
+    "forbidden": "no permission to write",
     STORE_REFUSED: "credentials refused",
     STORE_AWAY: "store away",
     "table_stopped": "table stopped",
@@ -30,12 +33,16 @@ STATES: Mapping[str, str] = {
 """By the state of a pipeline, as it is shown."""
 AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "privileges": "privileges"}
 """The keys of `STATES` while a live runner does not get what it needs from its source."""
-WRITE_STATES: Mapping[WriteCause, str] = {
-    "disk": "full",
-    "store_refused": STORE_REFUSED,
-    "store_away": STORE_AWAY,
+WRITE_ENDS: Mapping[WriteFault, str] = {
+    "full": "there is room",
+    "read_only": "the file system can be written",
+    "forbidden": "the runner's user may write to the folder",
+    STORE_REFUSED: "the store accepts the credentials",
+    STORE_AWAY: "the store answers",
 }
-"""The keys of `STATES` while a live runner cannot write."""
+"""What ends an outage of writing, as the rest of a sentence. The keys are those of `STATES` meanwhile."""
+WRITE_REASONS = tuple(STATES[fault] for fault in WRITE_ENDS)
+"""How the reason of a run that cannot write begins."""
 RemovedFiles = Literal["kept", "dropping", "dropped"]
 """What becomes of the mirror and the change log of a removed table."""
 _OWN = ("stopped", "removed")
@@ -45,14 +52,14 @@ TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NOT_RUNNING, *STATES.
 """Every state of a table, as it is shown."""
 
 
-def shown_state(state: str, *, away: Cause | None, unwritten: WriteCause | None) -> str:
+def shown_state(state: str, *, away: Cause | None, unwritten: WriteFault | None) -> str:
     """The key of `STATES` that is shown. state: of the runner.
 
     away: why a live runner does not get what it needs from its source. unwritten: why it cannot write.
     """
     if away is not None:
         return AWAY_STATES[away]
-    return state if unwritten is None else WRITE_STATES[unwritten]
+    return unwritten or state
 
 
 def table_state(state: str, shown: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from engine.base.json_records import record_from
-from engine.base.write_causes import WRITE_ALERTS, WriteCause
+from engine.base.write_causes import WRITE_ALERTS, DiskFault, WriteCause, WriteFault, write_fault_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,13 @@ class WriteOutage:
     """UTC text."""
     attempt: int = 0
     """Failures so far."""
+    disk_fault: DiskFault = "full"
+    """For the cause `disk`."""
+
+    @property
+    def fault(self) -> WriteFault:
+        """What the words for it depend on."""
+        return write_fault_of(self.cause, self.disk_fault)
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> Self | None:

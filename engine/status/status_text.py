@@ -10,7 +10,7 @@ from engine.base.wording import duration, plural, sentences, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.known_lag import KnownLag
-from engine.pipeline.state_words import STATES, shown_state, table_state
+from engine.pipeline.state_words import STATES, WRITE_ENDS, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
 from engine.status.status_records import Status, TableStatus, TableVerification
@@ -87,7 +87,7 @@ def _shown(now: Status) -> str:
     """The key of `state_words.STATES`."""
     state = {"never started": "new", "stopped": "ended"}.get(now.state, now.state)
     away = None if now.away is None else now.away.cause
-    return shown_state(state, away=away, unwritten=now.write_outage.cause if now.write_outage else None)
+    return shown_state(state, away=away, unwritten=now.write_outage.fault if now.write_outage else None)
 
 
 def _print_alerts(out: Console, now: Status) -> None:
@@ -154,7 +154,7 @@ def _print_waits(out: Console, now: Status) -> None:
         )
         out.print(text, style="yellow", markup=False)
     if wait := now.write_outage:
-        text = f"waits: {wait.reason}; it continues by itself once there is room"
+        text = f"waits: {wait.reason}; it continues by itself once {WRITE_ENDS[wait.fault]}"
         if wait.cause != "disk":
             since = f"since {utc_time(wait.since)}: attempt {wait.attempt}, no time limit"
             text = sentences(f"waits {since}: {wait.reason}; it continues by itself", wait.hint)

@@ -123,6 +123,7 @@ def test_a_destination_without_permission_is_named_and_waited_for(
                 shown = _shown(pipeline).write_outage
                 assert shown is not None
                 assert shown.reason.startswith("no permission to write (")
+                assert shown.fault == "forbidden"
                 assert shown.hint.startswith("Let the runner's user write to ")
                 assert Path(shown.hint.removesuffix(".").rpartition(" ")[2]) in folders
             pipeline.wait_for(lambda: _shown(pipeline).write_outage is None, runner)

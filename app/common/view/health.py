@@ -112,10 +112,10 @@ class Runner:
         """The key of `status_style.PIPELINE` that is shown.
 
         "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks
-        some, "full" if a disk is, "store_away" or "store_refused" if the destination's store cannot be used.
+        some, a `WriteFault` if it cannot write.
         """
         away = None if self.away is None else self.away.cause
-        return shown_state(self.state, away=away, unwritten=self.unwritten.cause if self.unwritten else None)
+        return shown_state(self.state, away=away, unwritten=self.unwritten.fault if self.unwritten else None)
 
     @property
     def drawn(self) -> tuple[str, bool]:
@@ -209,8 +209,7 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
 def stands_still(runner: Runner) -> str:
     """Why nobody reads the source or writes to the destination; empty if the runner is alive and can write."""
     if runner.unwritten:
-        says = runner.unwritten.words
-        return f"The {says.what}: mirrors get no changes until {says.until}. Then the runner continues by itself."
+        return f"{runner.unwritten.effect} Then the runner continues by itself."
     if runner.alive or runner.state == "starting":
         return ""
     return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
@@ -385,7 +384,7 @@ def keeping_up_layer(
         )
     if stale is None and runner.unwritten:
         says = runner.unwritten.words
-        headline, colour, detail = says.headline, says.colour, says.lag
+        headline, colour, detail = says.headline, says.colour, runner.unwritten.lag
     elif stale is None and stopped and runner.works:
         headline, colour = f"{words.plural(len(stopped), 'table')} stopped", "red"
         detail = "the others continue" if others else "no other table is left"
@@ -473,7 +472,7 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
     if outage := record.write_outage:
         limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
         meaning = f"The pipeline waits. Nothing is lost; the lag grows.{limit}"
-        hint = outage.hint or WRITE_WORDS[outage.cause].remedy
+        hint = outage.hint or WRITE_WORDS[outage.fault].remedy
         rows.append(
             (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
         )

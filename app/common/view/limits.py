@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from app.common.view import words
+from engine.pipeline.state_words import WRITE_REASONS
 
 _MB = 1_000_000
 _RATE = "at most "
@@ -98,7 +99,7 @@ def notices(pace: CurrentLimits, waiting_for: str | None, *, copying: bool = Fal
         else ""
     )
     sentences = [f"Tables are read no faster than {most}"] if most else []
-    if waiting_for and not most and not waiting_for.startswith("disk full"):  # the disk has a panel of its own
+    if waiting_for and not most and not waiting_for.startswith(WRITE_REASONS):  # that has a panel of its own
         sentences.append(f"The snapshot waits: {waiting_for}")
     if pace.snapshot and not waiting_for:
         sentences.append("The snapshot is paused; the binlog is still read")

@@ -69,6 +69,20 @@ PIPELINE = {
         ":material/disc_full:",
         "the runner waits for room on a disk, then continues by itself",
     ),
+    "read_only": Style(
+        STATES["read_only"],
+        "O",
+        "red",
+        ":material/lock:",
+        "the runner waits until a file system can be written, then continues by itself",
+    ),
+    "forbidden": Style(
+        STATES["forbidden"],
+        "W",
+        "red",
+        ":material/lock:",
+        "the runner waits until its user may write to a folder, then continues by itself",
+    ),
     "store_refused": Style(
         STATES[STORE_REFUSED],
         "K",

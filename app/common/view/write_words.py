@@ -1,4 +1,4 @@
-"""What the pages say of a runner that writes nothing: by cause, the words and the colour."""
+"""What the pages say of a runner that writes nothing: by fault, the words and the colour."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.common.view.status_style import Colour
-from engine.base.write_causes import WriteCause
+from engine.base.write_causes import DiskFault, WriteCause, WriteFault, write_fault_of
+from engine.pipeline.state_words import WRITE_ENDS
 from engine.pipeline.write_outage import WriteOutage
 
 
 @dataclass(frozen=True)
 class WriteWords:
-    """What the pages say of a cause."""
+    """What the pages say of a fault."""
 
     headline: str
     colour: Colour
     """Orange while nobody must act."""
     what: str
     """The rest of a sentence that begins with "The"."""
-    until: str
-    """The rest of a sentence about when it continues."""
-    lag: str
     do: str
     """In a few words."""
 
@@ -31,29 +29,27 @@ class WriteWords:
         return f"{self.do[:1].upper()}{self.do[1:]}."
 
 
-WRITE_WORDS: Mapping[WriteCause, WriteWords] = {
-    "disk": WriteWords(
-        "Waits for room",
+WRITE_WORDS: Mapping[WriteFault, WriteWords] = {
+    "full": WriteWords("Waits for room", "red", "disk is full", "free space on the disk"),
+    "read_only": WriteWords(
+        "Waits for the file system", "red", "file system is read-only", "mount the file system read-write again"
+    ),
+    "forbidden": WriteWords(
+        "Waits for permission",
         "red",
-        "disk is full",
-        "there is room",
-        "the lag grows until there is room on the disk",
-        "free space on the disk",
+        "runner's user may not write to a folder",
+        "let the runner's user write to the folder",
     ),
     "store_refused": WriteWords(
         "Waits for credentials",
         "red",
         "store of the destination refuses the credentials",
-        "it accepts them",
-        "the lag grows until the store accepts the credentials",
         "renew the credentials",
     ),
     "store_away": WriteWords(
         "Waits for the store",
         "orange",
         "store of the destination is away",
-        "it answers",
-        "the lag grows until the store answers",
         "nobody must act unless it lasts",
     ),
 }
@@ -68,16 +64,43 @@ class Unwritten:
     hint: str
     since: datetime | None
     attempt: int
+    disk_fault: DiskFault = "full"
+
+    @property
+    def fault(self) -> WriteFault:
+        """What the words depend on."""
+        return write_fault_of(self.cause, self.disk_fault)
 
     @property
     def words(self) -> WriteWords:
         """What the pages say of it."""
-        return WRITE_WORDS[self.cause]
+        return WRITE_WORDS[self.fault]
+
+    @property
+    def until(self) -> str:
+        """What ends it, as the rest of a sentence."""
+        return WRITE_ENDS[self.fault]
+
+    @property
+    def lag(self) -> str:
+        """What becomes of the lag."""
+        return f"the lag grows until {self.until}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do, as sentences. The runner's hint names the folder of a disk."""
+        return self.hint if self.cause == "disk" and self.hint else self.words.remedy
 
     @property
     def line(self) -> str:
         """What happened, what to do, and that it continues."""
-        return f"The pipeline waits: {self.reason}. {self.words.remedy} It then continues by itself."
+        return f"The pipeline waits: {self.reason}. {self.remedy} It then continues by itself."
+
+    @property
+    def effect(self) -> str:
+        """What that means for the mirrors, until when, and what to do."""
+        effect = f"The {self.words.what}: mirrors get no changes until {self.until}."
+        return f"{effect} {self.remedy}" if self.cause == "disk" else effect
 
 
 def unwritten_of(outage: WriteOutage | None) -> Unwritten | None:
@@ -87,4 +110,4 @@ def unwritten_of(outage: WriteOutage | None) -> Unwritten | None:
     since = None
     with suppress(ValueError):
         since = datetime.fromisoformat(outage.since)
-    return Unwritten(outage.cause, outage.reason, outage.hint, since, outage.attempt)
+    return Unwritten(outage.cause, outage.reason, outage.hint, since, outage.attempt, outage.disk_fault)

@@ -19,6 +19,7 @@ from app.common.view.status_style import HEX
 from engine.history.runs import Run
 from engine.history.timeline_queries import CaughtUp, Copying, Moment
 from engine.journal.alert_texts import alert_title
+from engine.pipeline.state_words import WRITE_REASONS
 
 ROWS = ("Phase", "Pauses", "Outages", "Redumps", "Schema changes", "Restarts", "Alerts")
 """From top to bottom."""
@@ -32,8 +33,6 @@ COLOURS = {
 }
 _WITHOUT_RUNNER = ("runner_lost", "not_restarted", "run_failed")
 """Alerts that hold although no runner is alive."""
-_FULL = "disk full"
-"""With these words, the reason of a pause says that nobody paused."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,9 @@ def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives:
         return []
     begin, moment = begun
     name = f"paused: {moment.text}" if row == "Pauses" and moment.text else "paused"
-    if row == "Pauses" and (moment.text or "").startswith(_FULL):
-        name = f"{_FULL}: {(moment.text or '').removeprefix(_FULL).strip(' :()')}"
+    text = moment.text or ""
+    if row == "Pauses" and (fault := next(filter(text.startswith, WRITE_REASONS), "")):
+        name = f"{fault}: {text.removeprefix(fault).strip(' :()')}"
     if row == "Outages":
         name = f"source unavailable: {moment.text or ''}".rstrip(": ")
     end = min(at, max(lives.get(moment.run, at), moment.ts))

@@ -32,6 +32,8 @@ _FIRST = (
     "failed",
     "lost",
     "full",
+    "read_only",
+    "forbidden",
     "store_refused",
     "table_stopped",
     "refused",

@@ -18,10 +18,12 @@ def test_no_table_streams_while_its_pipeline_does_not() -> None:
 
 def test_an_outage_and_a_full_disk_are_states_of_their_own() -> None:
     """The console has a style for each word."""
-    assert shown_state("running", away="unreachable", unwritten="disk") == "away"
+    assert shown_state("running", away="unreachable", unwritten="full") == "away"
     assert shown_state("running", away="login", unwritten=None) == "refused"
     assert shown_state("running", away="privileges", unwritten=None) == "privileges"
-    assert shown_state("paused", away=None, unwritten="disk") == "full"
+    assert shown_state("paused", away=None, unwritten="full") == "full"
+    assert shown_state("paused", away=None, unwritten="read_only") == "read_only"
+    assert shown_state("paused", away=None, unwritten="forbidden") == "forbidden"
     assert shown_state("paused", away=None, unwritten="store_away") == "store_away"
     assert shown_state("paused", away=None, unwritten="store_refused") == "store_refused"
     assert shown_state("paused", away=None, unwritten=None) == "paused"
