@@ -88,8 +88,9 @@ ALERTS: Mapping[str, AlertText] = {
         "a table had to be resnapshotted a quarter as often within an hour as `source.max_resnapshots_per_hour` "
         "allows; one alert per table",
         "it was not resnapshotted for an hour, or stops or is removed",
-        "Find the statements that cause it: the console's page of {table} lists them. Each copies the whole table. The "
-        "table stops at the limit.",
+        "Find the statements that cause it: the console's page of {table} lists them, which may be on "
+        "other tables. If binlog_format is not ROW, set it: tidemark check SPEC shows the statement. Each resnapshot "
+        "copies the whole table. The table stops at the limit.",
     ),
     "cascade": AlertText(
         "Cascade not logged",

@@ -53,10 +53,14 @@ class Programs:
     routines: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
 
+def sees_whole_catalog(connection: Connection) -> bool:
+    """Whether the user's grants show triggers, views and routines of all tables."""
+    return {row["p"].upper() for row in query(connection, _GRANTS)}.issuperset(NEEDED)
+
+
 def read_programs(connection: Connection) -> Programs:
     """Read the current catalog. If the user's grants do not show all of it, `whole` is False and nothing is read."""
-    granted = {row["p"].upper() for row in query(connection, _GRANTS)}
-    if not granted.issuperset(NEEDED):
+    if not sees_whole_catalog(connection):
         return Programs(whole=False)
     tables = query(connection, _TABLES)
     triggers: dict[FoldedName, list[str | None]] = defaultdict(list)

@@ -72,6 +72,11 @@ def resnapshotted(pipeline: Pipeline, seen: int = 0) -> set[str]:
     return {e["table"] for e in pipeline.events("source.event")[seen:] if e["kind"] == "resnapshotted"}
 
 
+def streaming(pipeline: Pipeline) -> set[str]:
+    """The tables that stream, or did."""
+    return {event["table"] for event in pipeline.events("table.state") if event["state"] == "streaming"}
+
+
 def all_resnapshotted(pipeline: Pipeline, seen: int, expected: set[str]) -> bool:
     """Whether all of these were resnapshotted."""
     return resnapshotted(pipeline, seen) >= expected
@@ -126,6 +131,28 @@ def test_without_the_grants_every_table_is_resnapshotted(source: Server, new_pip
     pipeline.run("caught-up")
     assert resnapshotted(pipeline) == ALL
     equal(source, pipeline)
+
+
+def test_a_stop_says_that_statements_are_logged_and_what_ends_that(
+    source: Server, new_pipeline: PipelineFactory
+) -> None:
+    """The format of the server, the statement that sets it, and the grants that narrow it to the written table."""
+    create_user(source, USER, GRANTS)
+    source.execute("SET GLOBAL binlog_format = 'ROW'")
+    pipeline = new_pipeline(source, "d", poll=0.2, source="max_resnapshots_per_hour = 1")
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: streaming(pipeline) == ALL, runner)
+    source.execute("SET GLOBAL binlog_format = 'MIXED'")
+    for n in range(2):
+        as_statement(source, f"UPDATE first SET v = 'z{n}' WHERE id = 2")
+        pipeline.wait_for(lambda n=n: len(pipeline.events("source.event")) >= len(ALL) * (n + 1), runner)  # type: ignore[misc]
+    by_name = {one["table"]: one for one in pipeline.status()["tables"]}
+    stop = by_name["d.third"]
+    assert stop["state"] == "stopped"
+    assert "binlog_format is MIXED, not ROW" in stop["error"]
+    assert "binlog_format = 'ROW'" in stop["hint"]
+    assert "GRANT SELECT, TRIGGER, SHOW VIEW ON *.* TO 'tidemark'@'%'" in stop["hint"]
+    assert "redump SPEC --table d.third" in stop["hint"]
 
 
 def test_a_write_while_tables_are_copied(source: Server, new_pipeline: PipelineFactory) -> None:

@@ -308,6 +308,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "source/ancestry.py::check_same": (2, OUTSIDE),
     "source/ancestry.py::_lost": (1, OUTSIDE),
+    "source/statement_writes.py::cause_of": (
+        2,
+        ("test_statement_format.py::test_a_stop_says_that_statements_are_logged_and_what_ends_that",),
+    ),
     "source/blocked_reads.py::": (
         4,
         (

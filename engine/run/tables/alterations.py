@@ -15,11 +15,12 @@ from engine.journal.events import TableChanged
 from engine.ledger.state import State, TableState
 from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.resnapshot_limit import limited
-from engine.run.tables.schema_change import REQUESTED, Altered, SchemaVerdict, verdict
+from engine.run.tables.schema_change import OTHER_VALUES, REQUESTED, Altered, SchemaVerdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.source.catalog import list_tables, made_since, read_tables
 from engine.source.connect import Connection
 from engine.source.positions import Position, current
+from engine.source.statement_writes import ResnapshotCause, statement_cause
 from engine.spec.settings import Spec
 from engine.sql.alter import Alter
 
@@ -49,10 +50,13 @@ class Alterations:
         asked: tables to resnapshot because an operator asked for it.
         """
         statements: dict[str, str | None] = {}
+        cause = None
         if alteration is not None:
             endpoint, server, first = self.source.endpoint, self.source.server, self.spec.first_server_id()
             reached = tables_reached(alteration, connection, endpoint, server, end, first)
             statements |= dict.fromkeys(reached, alteration.statement)
+            if alteration.written_tables is not None:
+                cause = statement_cause(connection, server)
             if alteration.unproved_since is not None:
                 statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
         statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *asked])
@@ -71,19 +75,32 @@ class Alterations:
                 alteration.alter if alteration is not None and statement is not None else None,
                 partial(self._later, connection, name, end),
             )
-            verdicts[name] = self._verdict(connection, table_state, altered, statement, asked=name in asked)
+            verdicts[name] = self._verdict(connection, table_state, altered, statement, cause, asked=name in asked)
         return verdicts
 
     def _verdict(
-        self, connection: Connection, table_state: TableState, altered: Altered, statement: str | None, *, asked: bool
+        self,
+        connection: Connection,
+        table_state: TableState,
+        altered: Altered,
+        statement: str | None,
+        cause: ResnapshotCause | None,
+        *,
+        asked: bool,
     ) -> SchemaVerdict:
-        """The verdict on one table. asked: whether an operator asked for a resnapshot."""
+        """The verdict on one table.
+
+        cause: of a resnapshot after the statement, if it is a write. asked: whether an operator asked for a resnapshot.
+        """
         decision = verdict(connection, self.spec, altered, statement)
         if asked or (table_state.due and table_state.due.by is not None):
             return decision
         if table_state.due and table_state.due.why and decision.reason == REQUESTED:
             decision = replace(decision, reason=table_state.due.why.message)
-        return limited(decision, altered, table_state, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
+        limit, remedy = self.spec.source.max_resnapshots_per_hour, ""
+        if cause is not None and decision.reason == OTHER_VALUES:
+            decision, remedy = replace(decision, reason=cause.reason), cause.remedy
+        return limited(decision, altered, table_state, limit, clock.utc_text(), remedy)
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:
         """The captured tables that the catalog shows otherwise, or as made since a statement.

@@ -10,11 +10,18 @@ from engine.base.errors import TableStoppedError
 from engine.ledger.state import TableState, latest_resnapshots
 from engine.run.tables.schema_change import Altered, SchemaVerdict
 
+_FIND = (
+    "Find out what changes the table like that: the console's page of the table lists the statements, "
+    "which may be on other tables."
+)
 
-def limited(verdict: SchemaVerdict, altered: Altered, table_state: TableState, limit: int, now: str) -> SchemaVerdict:
+
+def limited(
+    verdict: SchemaVerdict, altered: Altered, table_state: TableState, limit: int, now: str, remedy: str = ""
+) -> SchemaVerdict:
     """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour.
 
-    now: UTC text.
+    now: UTC text. remedy: what ends the cause, if it is known.
     """
     if verdict.outcome != "resnapshotted":
         return verdict
@@ -26,8 +33,7 @@ def limited(verdict: SchemaVerdict, altered: Altered, table_state: TableState, l
         f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {verdict.reason}.",
         detail="Each one reads the whole table. What is published is right up to this change; "
         "nothing after it was published.",
-        hint="Find out what changes the table like that: the console's page of the table lists the statements. Then "
-        f"resnapshot it: tidemark redump SPEC --table {name}. source.max_resnapshots_per_hour is {limit}; "
-        "with more, the next start does it.",
+        hint=f"{remedy or _FIND} Then resnapshot it: tidemark redump SPEC --table {name}. For "
+        f"several, repeat --table. source.max_resnapshots_per_hour is {limit}; with more, the next start does it.",
     )
     return SchemaVerdict("stopped", error.message, altered.table, altered.plan, error)

@@ -47,6 +47,8 @@ from engine.sql.alter import Alter
 _DROPS = re.compile(r"(?i)\s*DROP\s+(TABLE|DATABASE|SCHEMA)\b")
 REQUESTED = "requested"
 """The reason of a resnapshot whatever happened."""
+OTHER_VALUES = "its rows may have other values"
+"""The reason of a resnapshot after a statement."""
 SchemaOutcome = Literal["evolved", "resnapshotted", "stopped"]
 
 
@@ -207,7 +209,7 @@ def _evolved(altered: Altered, shown: Table) -> Table | None:
 
 
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> SchemaVerdict:
-    reason = new_log or (REQUESTED if statement is None else "its rows may have other values")
+    reason = new_log or (REQUESTED if statement is None else OTHER_VALUES)
     if not after.key:
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",

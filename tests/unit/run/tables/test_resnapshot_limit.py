@@ -36,6 +36,14 @@ def test_the_resnapshots_within_an_hour_are_counted_up_to_the_limit() -> None:
     assert stopped.to_record(TABLE, None).not_due
 
 
+def test_a_stop_says_what_ends_its_cause() -> None:
+    """The remedy comes before the resnapshot, which would not help without it."""
+    stopped = limited(replace(AGAIN, reason="binlog_format is MIXED"), ALTERED, known(10), 1, NOW, "SET it.")
+    assert isinstance(stopped.error, TableStoppedError)
+    assert stopped.error.message.endswith("would have to be again: binlog_format is MIXED.")
+    assert stopped.error.hint.startswith("SET it. Then resnapshot it: tidemark redump SPEC --table d.t")
+
+
 def test_older_ones_do_not_count_and_other_verdicts_stay() -> None:
     """An hour later the table may be resnapshotted again."""
     later = "2026-01-01T01:25:00.000000Z"
