@@ -1,1 +1,10 @@
-"""What every room uses: errors, the clock, durable writes, redaction, wording."""
+"""What every room uses, and what uses no other room.
+
+errors.py             every error that Tidemark raises on purpose; `exit_codes`: what its exit codes mean
+clock.py              the time
+durable.py            writes that survive a power cut; `json_records`: files as frozen records
+write_causes.py       why nothing can be written; `writable`, `store_errors`
+redaction.py          secrets, removed from whatever is shown
+wording.py            numbers as text; `text_grid`: tables of the command line
+processes.py          whether a process lives; `allocators`: its memory; `log_rotation`, `tail`: its log
+"""

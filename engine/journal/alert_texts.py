@@ -1,6 +1,6 @@
 """What an operator must know of each kind of alert. Title, rule and remedy are worded only here.
 
-The message with the numbers is in `alerting.alerts`.
+The message with the numbers is in `alerting.alert_words`.
 """
 
 from collections.abc import Mapping

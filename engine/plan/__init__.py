@@ -1,1 +1,12 @@
-"""Chunks: how a table is split into ranges that are read in parallel, and why."""
+"""Chunks: how a table is split into ranges that are read in parallel, and why.
+
+planner.py            asks the server for what a plan needs; `strategy` decides: even, uneven or one, and why
+chunks.py             the plan, and the bounds of an even one, by arithmetic
+walk.py               the bounds of an uneven one, which the server finds
+splitting.py          picks one of the two for the next chunk
+coverage.py           which ranges are finished; `places`: in which chunk a key lies
+keys.py               values of keys in SQL and in plans; `ordering`: those that only the server can compare; `named`:
+                      those that a user names; `conditions`: ranges for Arrow
+mirrors.py            how a mirror will be merged; `merge_costs`, `speed`: what that and the copy will cost
+show.py               a plan as text and as JSON
+"""

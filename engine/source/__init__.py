@@ -1,4 +1,14 @@
 """The only code that talks to MySQL and MariaDB.
 
-It has connections, catalog, preflight, positions, watermarks and packet streams.
+connect.py            logins and sessions; `endpoint`: where; `turns`, `connection_limits`: how many at once
+packets.py            streams of packets; `replication`: ranges of the binlog; `heads`: the first events of its files
+positions.py          positions in the binlog; `ancestry`: whether the server still has the ledger's history
+watermarks.py         the positions around a chunk's read, and why they can be trusted; `xa_places`: of XA transactions
+catalog.py            tables and columns; `survey`: for people who choose tables; `change_rates`: how often they change
+preflight.py          everything that a pipeline needs, before it reads; `grants`, `column_grants`, `engines`,
+                      `durable_settings`: parts of that
+hidden_changes.py     changes that the binlog does not have; `programs`: triggers, views and foreign keys;
+                      `statement_writes`: writes that it has as text
+source_facts.py       what someone may change while a pipeline runs
+blocked_reads.py      who holds the lock that a read waits for
 """

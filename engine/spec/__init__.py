@@ -1,1 +1,9 @@
-"""The spec: its sections, globs, periods and names."""
+"""The spec: its sections, globs, periods and names.
+
+settings.py           the whole, and the sections without a file of their own; `section`: the base of all
+sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers
+alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
+startup.py            where a pipeline begins
+globs.py              globs of tables; `spec_names`: held against the server's names; `periods`
+spec_name.py          names of pipelines; `folder_names`: of tables in a destination
+"""

@@ -4,6 +4,6 @@ A DDL: `capture.binlog.statements` finds it, `alterations` finds the tables it a
 `schema_change` decides what happens to the table.
 
 A stop: whoever finds that a table cannot continue raises TableStoppedError. `run.epochs.pending_chunks` collects those
-of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination. The next commit has
-them.
+of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination, where any error of a
+table stops it. `base.errors.stop_of` makes each of them a stop, and the next commit has it.
 """
