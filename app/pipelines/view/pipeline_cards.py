@@ -283,8 +283,8 @@ def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *la
     if text := _runner_trouble(runner, now):
         return _Trouble(text)
     if stopped := stopped_tables(tables):
-        continues = runner.works and others_work(tables)
-        others = "Stopped, while the others continue" if continues else "Tables that have stopped"
+        others = "while the others continue" if others_work(tables) else "and no other table is left"
+        others = f"Stopped, {others}" if runner.works else "Tables that have stopped"
         return _Trouble(f"{others}: {', '.join(stopped)}", stopped)
     red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
     return _Trouble(red[0] if red else _paused(runner))

@@ -242,7 +242,7 @@ def test_a_card_shows_every_alert_that_live_shows() -> None:
     assert stopped.lines == [("red", "Stopped, while the others continue: d.t")]
     gone = [stops, table(10, 10)._replace(table="d.z", state="removed")]
     stopped = card_of("p", who, shown, lag(0.4), gone, [], [], NOW, alerts=raised[2:])
-    assert stopped.lines == [("red", "Tables that have stopped: d.t")], "no other is left to continue"
+    assert stopped.lines == [("red", "Stopped, and no other table is left: d.t")]
     why = [stops._replace(table=name, reason=f"{name} was\ndropped.") for name in ("d.s", "d.t", "d.u")]
     stopped = card_of("p", who, shown, lag(0.4), why, [], [], NOW)
     assert stopped.lines[1:] == [("red", "d.s: d.s was dropped. And 2 more tables.")]
