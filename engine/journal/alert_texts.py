@@ -172,7 +172,7 @@ ALERTS: Mapping[str, AlertText] = {
         "without the privileges. Nothing is lost as long as the source keeps its binlog.",
     ),
     "disk_full": AlertText(
-        "Disk full",
+        "Disk takes no files",
         "a disk is full or read-only, or a folder of the pipeline or the destination may not be written any more; "
         "at once",
         "it can be written again",
