@@ -27,8 +27,8 @@ def named_paths(error: BaseException | None) -> Iterator[Path]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def is_kept_out(error: BaseException, folders: Collection[Path]) -> bool:
-    """Whether an error says that the user may not use a file in one of the folders.
+def is_denied_in(error: BaseException, folders: Collection[Path]) -> bool:
+    """Whether an error denies the user a file in one of the folders.
 
     The permission may be back by now, so the path in the error counts. Without one, the folders are tried.
     """

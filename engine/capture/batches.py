@@ -1,6 +1,7 @@
 """Reads Parquet files in batches of a bounded size, however wide the rows are."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,8 @@ import pyarrow.parquet as pq
 
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 8 << 20
+_DAMAGE = "CRC checksum verification failed"
+_NAMED = " is damaged: "
 
 
 def batch_rows(file: pq.ParquetFile) -> int:
@@ -49,6 +52,20 @@ def parquet_file(source: Path | pa.NativeFile) -> pq.ParquetFile:
     times.
     """
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+
+
+@contextmanager
+def naming_damage(place: Callable[[], str]) -> Iterator[None]:
+    """Arrow's error of a damaged page does not say in which file it is: raise one that does.
+
+    place: asked for the file when it is needed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if _DAMAGE not in str(error) or _NAMED in str(error):
+            raise
+        raise OSError(f"{place()}{_NAMED}{error}") from error
 
 
 def batches_of(

@@ -1,11 +1,11 @@
-"""Errors of the folders that a task writes to, told apart from any other error of the task."""
+"""Which errors of a task are outages of the folders that it writes to."""
 
 import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from engine.base.errors import WriteOutageError, is_unwritable
-from engine.base.writable import is_kept_out
+from engine.base.writable import is_denied_in
 from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
@@ -27,7 +27,7 @@ def outage_of(
     """
     if is_unwritable(error):
         hint = _HINTS[write_cause(error)]
-    elif kept_out(error, folders):
+    elif is_denied(error, folders):
         hint = _LET_IN
     else:
         return None
@@ -39,9 +39,9 @@ def outage_of(
     )
 
 
-def kept_out(error: Exception, folders: Collection[Folder]) -> bool:
+def is_denied(error: Exception, folders: Collection[Folder]) -> bool:
     """Whether the reader's user may not use a file in one of the folders."""
-    return is_kept_out(error, [folder.path for folder in folders if isinstance(folder, LocalFolder)])
+    return is_denied_in(error, [folder.path for folder in folders if isinstance(folder, LocalFolder)])
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def writing(what: str, folders: Collection[Folder]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not kept_out(error, folders):
+        if not is_denied(error, folders):
             raise
         outage = outage_of(
             error, what, folders, "Nothing of it was published.", "Tidemark retries when it can be written."

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from engine.base import clock
 from engine.base.errors import DiskFullError, is_forbidden, is_unwritable, trace_ending
-from engine.base.writable import is_kept_out
+from engine.base.writable import is_denied_in
 from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
@@ -83,7 +83,7 @@ class Disk:
 
     def takes(self, error: BaseException) -> bool:
         """Whether an error is one to wait for: a disk or a store takes no files, or a folder may not be written."""
-        if is_unwritable(error) or is_kept_out(error, self._own):
+        if is_unwritable(error) or is_denied_in(error, self._own):
             return True
         return is_forbidden(error) and not all(map(_room, self._local))
 

@@ -72,7 +72,7 @@ def file_of(error: BaseException) -> Path | None:
 
 def folder_of(path: Path) -> Path:
     """The nearest folder of a path that is there: a file that could not be written is not."""
-    return next((place for place in (path, *path.parents) if os.path.isdir(place)), path)  # noqa: PTH112 - may be kept out
+    return next((place for place in (path, *path.parents) if os.path.isdir(place)), path)  # noqa: PTH112 - may be denied
 
 
 def mount_of(path: Path) -> Path | None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.base.errors import MissingFilesError
-from engine.capture.batches import batches, parquet_file
+from engine.capture.batches import batches, naming_damage, parquet_file
 from engine.capture.chunk.backfill import LastImages
 from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
@@ -218,5 +218,5 @@ def open_parquet(folder: Folder, name: str) -> Iterator[pq.ParquetFile]:
             hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "
             "unless the table stopped.)",
         ) from None
-    with source, parquet_file(source) as file:
+    with source, naming_damage(lambda: f"{folder.url}/{name}"), parquet_file(source) as file:
         yield file

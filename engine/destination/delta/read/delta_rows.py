@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from engine.capture.batches import BATCH_BYTES, batches_of, widest_row
+from engine.capture.batches import BATCH_BYTES, batches_of, naming_damage, widest_row
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector
 from engine.destination.delta.log.vector_log import VectorLog, has_vectors
 from engine.store.folder import Folder
@@ -55,11 +55,10 @@ class DeltaRows:
         """Batches of the rows that match the condition."""
         names = list(self.schema.names if columns is None else columns)
         if self.dataset is not None:
-            sizes, options = self._batch_sizes(condition), _checked()
-            for batch in self.dataset.to_batches(
-                columns=names, filter=condition, fragment_scan_options=options, **sizes
-            ):
-                yield pa.Table.from_batches([batch])
+            options = {"fragment_scan_options": _scan_options(), **self._batch_sizes(condition)}
+            with naming_damage(self._damaged_file):
+                for batch in self.dataset.to_batches(columns=names, filter=condition, **options):
+                    yield pa.Table.from_batches([batch])
             return
         for file, vector in self._files.items():
             yield from self._batches_of(file, vector, names, condition)
@@ -73,8 +72,20 @@ class DeltaRows:
     def count(self, condition: pc.Expression | None) -> int:
         """The number of rows that match the condition; None: of all rows."""
         if self.dataset is not None:
-            return int(self.dataset.count_rows(filter=condition, fragment_scan_options=_checked()))
+            with naming_damage(self._damaged_file):
+                return int(self.dataset.count_rows(filter=condition, fragment_scan_options=_scan_options()))
         return sum(part.num_rows for part in self.batches(self.schema.names[:1], condition))
+
+    def _damaged_file(self) -> str:
+        """The file of the dataset that cannot be read. It reads them again."""
+        assert self.dataset is not None
+        for fragment in self.dataset.get_fragments():
+            try:
+                for _ in fragment.to_batches(fragment_scan_options=_scan_options()):
+                    pass
+            except OSError:
+                return f"{self._folder.url}/{fragment.path}"
+        return self._folder.url
 
     def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
         """The size of batches, and how many of them, of how many files, Arrow may read in advance.
@@ -116,7 +127,9 @@ class DeltaRows:
         wanted: dict[str, Any] = {name: pc.field(name) for name in names}
         wanted[_KEPT] = pc.scalar(True) if condition is None else condition
         for part in whole.split_by_row_group(condition, self.schema):
-            yield self._live_rows(part, wanted, deleted, begins)
+            with naming_damage(lambda: f"{self._folder.url}/{file}"):
+                rows = self._live_rows(part, wanted, deleted, begins)
+            yield rows
 
     def _convert(
         self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
@@ -144,21 +157,21 @@ class DeltaRows:
         return ParquetFileFormat().make_fragment(self._folder.open(file))
 
     def _group(self, file: str, group: int, schema: pa.Schema) -> Iterator[pa.Table]:
-        with self._folder.open(file) as source:
+        with self._folder.open(file) as source, naming_damage(lambda: f"{self._folder.url}/{file}"):
             yield from batches_of(source, schema, groups=[group])
 
     def _live_rows(
         self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
     ) -> pa.Table:
         group = part.row_groups[0].id
-        rows = part.to_table(schema=self.schema, columns=wanted, fragment_scan_options=_checked())
+        rows = part.to_table(schema=self.schema, columns=wanted, fragment_scan_options=_scan_options())
         kept = np.array(rows[_KEPT].fill_null(False))
         here = deleted[np.searchsorted(deleted, begins[group]) : np.searchsorted(deleted, begins[group + 1])]
         kept[here - begins[group]] = False
         return rows.drop_columns([_KEPT]).filter(pa.array(kept))
 
 
-def _checked() -> "ParquetFragmentScanOptions":
+def _scan_options() -> "ParquetFragmentScanOptions":
     """Pages with a checksum are compared with it: a damaged file is an error, and not other rows."""
     from pyarrow.dataset import ParquetFragmentScanOptions
 
