@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -119,6 +120,15 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
     assert found_keys(found["spelled"]) == {"extra": {("a ",), ("Á",)}}
     assert found_keys(found["dates"]) == {"different": {("0001-01-02",), ("0500-05-01",)}}
     assert found_keys(found["filtered"]) == {"different": {("90",)}}
+    _check_unreadable(pipeline, database)
+
+    _repair(pipeline, [f"--table={database}.{name}" for name in found])
+    run(server, f"DROP TABLE {database}.dropped")
+    assert verify(pipeline, f"--table={database}.dropped")["dropped"]["verdict"] == "lagging"
+
+
+def _check_unreadable(pipeline: Pipeline, database: str) -> None:
+    """A mirror whose file is gone, or has another byte, is unverifiable, and its rows are not called different."""
     (file,) = (Path(urlparse(uri).path) for uri in DeltaTable(pipeline.mirror("gone")).file_uris())
     file.rename(file.with_suffix(".away"))
     lost = verify(pipeline, "--table", f"{database}.gone")["gone"]
@@ -126,12 +136,22 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
     assert f"tidemark redump SPEC --table {database}.gone" in lost["hint"]
     assert _known(pipeline, "gone").startswith("its mirror cannot be read: ")
     file.with_suffix(".away").rename(file)
+    whole = file.read_bytes()
+    file.write_bytes(_with_a_changed_byte(file))
+    changed = verify(pipeline, "--table", f"{database}.gone")["gone"]
+    assert (changed["verdict"], changed["differences_total"]) == ("unverifiable", 0)
+    assert f"{file.name} is damaged: " in _known(pipeline, "gone")
+    file.write_bytes(whole)
     assert verify(pipeline, "--table", f"{database}.gone")["gone"]["hint"] == ""
     assert _known(pipeline, "gone") == ""
 
-    _repair(pipeline, [f"--table={database}.{name}" for name in found])
-    run(server, f"DROP TABLE {database}.dropped")
-    assert verify(pipeline, f"--table={database}.dropped")["dropped"]["verdict"] == "lagging"
+
+def _with_a_changed_byte(file: Path) -> bytes:
+    """A data file's content, with another byte among the values of its last column."""
+    content, group = bytearray(file.read_bytes()), pq.read_metadata(file).row_group(0)
+    values = group.column(group.num_columns - 1)
+    content[values.data_page_offset + values.total_compressed_size // 2] ^= 1
+    return bytes(content)
 
 
 def _known(pipeline: Pipeline, name: str) -> str:
