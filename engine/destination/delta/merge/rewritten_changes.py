@@ -45,6 +45,6 @@ def restore(folder: Folder, file: DataFile, named: Sequence[StoredFile], schema:
     if changes.num_rows != file.rows:
         return False
     content = pa.BufferOutputStream()
-    pq.write_table(changes, content, row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(changes, content, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
     folder.write(restored_name(file), content.getvalue().to_pybytes())  # whole or not at all: its name is known
     return True
