@@ -23,6 +23,7 @@ from typing import Any, Literal
 from engine.base.errors import PreflightError, TidemarkError
 from engine.base.redaction import redact
 from engine.source.connect import Connection, Server, describe, query
+from engine.source.own_account import own_account
 
 Role = Literal["holds", "waits", "may hold"]
 """waits: for the same lock, before the read."""
@@ -241,11 +242,10 @@ def _end_hint(sessions: Sequence[BlockingSession]) -> str:
 
 
 def _grant_hint(connection: Connection, server: Server) -> str:
-    (row,) = query(connection, "SELECT CURRENT_USER() AS u")
-    user, _, host = str(row["u"]).rpartition("@")
+    account = own_account(connection)
     if server.flavor == "mysql":
-        return f"To see who holds it, run on the source: GRANT SELECT ON performance_schema.* TO '{user}'@'{host}';"
-    return f"To see which sessions may hold it, run on the source: GRANT PROCESS ON *.* TO '{user}'@'{host}';"
+        return f"To see who holds it, run on the source: GRANT SELECT ON performance_schema.* TO {account};"
+    return f"To see which sessions may hold it, run on the source: GRANT PROCESS ON *.* TO {account};"
 
 
 def _exact_hint(connection: Connection, server: Server) -> str:

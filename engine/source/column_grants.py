@@ -12,12 +12,11 @@ import pymysql
 
 from engine.decode.schema import TableName
 from engine.source.connect import Connection, explain, query, quote
+from engine.source.own_account import GRANTEE, own_account
 
 _DENIED = (1142, 1143)
 """Server errors: SELECT is denied for the table, or for one of its columns."""
-_EVERYWHERE = """
-SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE =
-CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")"""
+_EVERYWHERE = f"SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = {GRANTEE}"
 _IN_DATABASES = _EVERYWHERE.replace("PRIVILEGE_TYPE AS p", "PRIVILEGE_TYPE AS p, TABLE_SCHEMA AS d").replace(
     "USER_PRIVILEGES", "SCHEMA_PRIVILEGES"
 )
@@ -71,9 +70,4 @@ def _shows_all(connection: Connection, name: TableName) -> bool:
 
 def grant_of(connection: Connection, name: TableName) -> str:
     """The statement that lets the user SELECT all columns of a table, also those that it gets later."""
-    (row,) = query(
-        connection,
-        "SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1) AS user, SUBSTRING_INDEX(CURRENT_USER(), '@', -1) AS host",
-    )
-    account = "@".join("'" + row[part].replace("'", "''") + "'" for part in ("user", "host"))
-    return f"GRANT SELECT ON {quote(*name)} TO {account};"
+    return f"GRANT SELECT ON {quote(*name)} TO {own_account(connection)};"

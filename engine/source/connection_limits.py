@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.base.wording import plural
 from engine.source.connect import Connection, query
 from engine.source.named_tables import Finding
+from engine.source.own_account import quoted_account
 
 SHARED = 4
 """Connections besides those of the readers."""
@@ -55,8 +56,7 @@ def limit_findings(limits: Limits, readers: int) -> list[Finding]:
     needed = readers + SHARED
     expected = f"{needed} or more ({readers} readers and {SHARED})"
     name, own = "connections of the user", limits.own
-    user, _, host = limits.account.rpartition("@")
-    fix = f"ALTER USER '{user}'@'{host}' WITH MAX_USER_CONNECTIONS {needed};"
+    fix = f"ALTER USER {quoted_account(limits.account)} WITH MAX_USER_CONNECTIONS {needed};"
     if few(own, readers) is None:
         findings: list[Finding] = [(name, "ok", expected, str(own) if own else "no limit", _WHY, "")]
     elif own < LEAST:

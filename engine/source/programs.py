@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.source.connect import Connection, query, quote
+from engine.source.own_account import GRANTEE
 
 FoldedName = tuple[str, str]
 """Database and name, casefolded."""
 NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
 """Grants on *.* that show the whole catalog."""
-_GRANTS = """
-SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE =
-CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")"""
+_GRANTS = f"SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = {GRANTEE}"
 _TRIGGERS = """
 SELECT EVENT_OBJECT_SCHEMA AS d, EVENT_OBJECT_TABLE AS t, ACTION_STATEMENT AS body FROM information_schema.TRIGGERS"""
 _VIEWS = "SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, VIEW_DEFINITION AS body FROM information_schema.VIEWS"

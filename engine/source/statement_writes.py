@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from engine.source.connect import Connection, Server, query
 from engine.source.durable_settings import OLD_SESSIONS, durable_remedy
+from engine.source.own_account import quoted_account
 from engine.source.programs import sees_whole_catalog
 
 
@@ -35,7 +36,6 @@ def cause_of(server: Server, binlog_format: str, account: str, *, whole: bool) -
         remedy = f"Run on the source: {durable_remedy(server, 'binlog_format', 'ROW')} {OLD_SESSIONS}"
     if not whole:
         reason += "; the account does not see triggers and views, so the write may have reached every table"
-        user, _, host = account.rpartition("@")
-        grant = f"GRANT SELECT, TRIGGER, SHOW VIEW ON *.* TO '{user}'@'{host}';"
+        grant = f"GRANT SELECT, TRIGGER, SHOW VIEW ON *.* TO {quoted_account(account)};"
         remedy += f" So that only the tables that are written are concerned until then: {grant}"
     return ResnapshotCause(reason, remedy)
