@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.log.foreign_commits import read_commit
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.explore.queries import published_tables
@@ -100,7 +101,7 @@ def reading_of(root: Folder, tables: Sequence[Table], name: str, as_of: datetime
         if as_of is not None:
             as_of = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
             _check_existed(name, delta, as_of)
-            delta.load_as_version(as_of)
+            _load_as_of(delta, folder, as_of)
         rows = rows_of(delta, folder)
     except TableNotFoundError:
         raise SpecError(
@@ -116,6 +117,19 @@ def reading_of(root: Folder, tables: Sequence[Table], name: str, as_of: datetime
             hint="Ask for a later time. For the newest version: tidemark verify SPEC says what is wrong with it.",
         ) from error
     return VersionRows(name, delta.version(), rows.schema, rows)
+
+
+def _load_as_of(delta: DeltaTable, folder: Folder, as_of: datetime) -> None:
+    """Load the version of a time.
+
+    deltalake goes by the times of the commits' files, which buckets round down to seconds: a commit that calls itself
+    later is not taken.
+    """
+    delta.load_as_version(as_of)
+    while (commit := read_commit(folder, delta.version())) is not None and commit.at_s > as_of.timestamp():
+        if commit.version == 0:
+            break
+        delta.load_as_version(commit.version - 1)
 
 
 def _check_existed(name: str, delta: DeltaTable, as_of: datetime) -> None:

@@ -1,6 +1,7 @@
 """Rows of published tables, whatever merges them."""
 
 import io
+import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,3 +94,18 @@ def test_csv_has_every_type_and_tells_null_from_an_empty_text() -> None:
     file = io.BytesIO()
     write_as("csv", rows.schema, [rows], file)
     assert file.getvalue().decode().splitlines() == ['"b","l","t"', '"00ff","[1.5, 2.0]",""', ",,"]
+
+
+def test_a_commit_of_the_same_second_is_later_than_the_time(tmp_path: Path) -> None:
+    """A bucket gives the times of its files in whole seconds, rounded down."""
+    lake = Lake(tmp_path / "lake", "copy_on_write")
+    lake.copy({1: 1})
+    then = datetime.now(UTC)
+    time.sleep(0.01)
+    for value in (2, 3):
+        lake.change([(1, value)])
+    log = path_of(lake.pair.mirror.folder) / "_delta_log"
+    for commit in log.glob("*.json"):
+        os.utime(commit, (then.timestamp() - 1, then.timestamp() - 1))
+    assert opened(lake, as_of=then).table()["v"].to_pylist() == [1]
+    assert opened(lake, as_of=datetime.now(UTC)).table()["v"].to_pylist() == [3]
