@@ -71,22 +71,22 @@ def audit(
     """
     began_s = clock.monotonic_s()
     spec.sink.require_mirrors("An audit")
-    known = read_history(directory)
-    names = _names(known, tables)
+    history = read_history(directory)
+    names = _names(history, tables)
     with closing(open_connection(endpoint_of(spec.source))) as connection:
         server = describe(connection)
-        check_identity(known.state.identity, server)
+        check_identity(history.state.identity, server)
         spec = spec_on(spec, server.names)
         endpoint = replace(endpoint_of(spec.source), identity=server.identity)
         files = binlog_files(connection)
         end_of_log = current(connection, server)
         binlog = Binlog(endpoint, spec.first_server_id(), list(files), end_of_log, server.flavor == "mariadb")
-        asked = _asked(binlog, start, "--from"), _asked(binlog, end, "--to")
-        found = {name: audited_range(spec, known, name, files, asked) for name in names}
-        excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
-        ranges = [part for part in found.values() if isinstance(part, AuditedRange)]
-        borders = list(known.bounds)
-        _require_between(binlog, asked, ranges, borders)
+        limits = _limit(binlog, start, "--from"), _limit(binlog, end, "--to")
+        outcomes = {name: audited_range(spec, history, name, files, limits) for name in names}
+        excluded = [TableAudit(name, excluded=why) for name, why in outcomes.items() if isinstance(why, str)]
+        ranges = [part for part in outcomes.values() if isinstance(part, AuditedRange)]
+        borders = list(history.bounds)
+        _require_between(binlog, limits, ranges, borders)
         next_between = partial(_next_between, binlog, borders)
         ranges = [_retained(spec, part, next_between) for part in ranges]
         if sample:
@@ -96,7 +96,7 @@ def audit(
     return AuditResult(results, differences, clock.monotonic_s() - began_s, server.identity)
 
 
-def _asked(binlog: Binlog, text: str | None, option: str) -> Position | None:
+def _limit(binlog: Binlog, text: str | None, option: str) -> Position | None:
     if text is None:
         return None
     position = parsed(text, option)
@@ -114,20 +114,20 @@ def _next_between(binlog: Binlog, borders: list[Position], position: Position) -
 
     The result becomes one of the borders.
     """
-    found = binlog.next_between(position, bound_before(borders, position))
-    insort(borders, found, key=lambda one: one.order)
-    return found
+    border = binlog.next_between(position, bound_before(borders, position))
+    insort(borders, border, key=lambda one: one.order)
+    return border
 
 
 def _require_between(
     binlog: Binlog,
-    asked: tuple[Position | None, Position | None],
+    limits: tuple[Position | None, Position | None],
     ranges: Sequence[AuditedRange],
     borders: Sequence[Position],
 ) -> None:
     """Raises SpecError for a position within a transaction; not if all ranges begin later, or end before."""
     used = {part.start for part in ranges} | {part.end for part in ranges}
-    for position, option in zip(asked, ("--from", "--to"), strict=True):
+    for position, option in zip(limits, ("--from", "--to"), strict=True):
         if position in used and not binlog.is_between(position, bound_before(borders, position)):
             raise SpecError(
                 f"{option} {position} is not a position between two transactions.",
@@ -135,10 +135,10 @@ def _require_between(
             )
 
 
-def _names(known: CommittedHistory, tables: Sequence[str]) -> list[str]:
-    if unknown := [name for name in tables if name not in known.state.tables]:
-        raise unknown_tables(unknown, known.state.tables)
-    return sorted(set(tables) or known.state.tables)
+def _names(history: CommittedHistory, tables: Sequence[str]) -> list[str]:
+    if unknown := [name for name in tables if name not in history.state.tables]:
+        raise unknown_tables(unknown, history.state.tables)
+    return sorted(set(tables) or history.state.tables)
 
 
 def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position], Position]) -> AuditedRange:
@@ -170,8 +170,8 @@ def _compared(
             results.append(idle)
     texts = ServerTexts(connection)
     for n in range(0, len(waiting), group):
-        found, differences = _pass(spec, endpoint, texts, waiting[n : n + group])
-        results += found
+        audits, differences = _pass(spec, endpoint, texts, waiting[n : n + group])
+        results += audits
         listed += differences[: MOST_LISTED - len(listed)]
     return results, listed
 

@@ -68,16 +68,16 @@ def compared(theirs: AuditImages, ours: AuditImages, key: Sequence[int]) -> list
         return []
     largest = list(accumulate(ours.orders, max))
     late = [n for n, order in enumerate(ours.orders) if order < largest[n]]
-    found = [AuditDifference("order", ours.orders[n], ours=ours.row(n)) for n in late]
+    differences = [AuditDifference("order", ours.orders[n], ours=ours.row(n)) for n in late]
     if late:
         ours = ours.take(sorted(range(len(ours)), key=lambda n: ours.orders[n]))
     begin = end = 0
     while begin < len(theirs) or end < len(ours):
         order = min([*theirs.orders[begin : begin + 1], *ours.orders[end : end + 1]])
         begins, ends = _end(theirs, begin, order), _end(ours, end, order)
-        found += _event(theirs.part(begin, begins), ours.part(end, ends), key)
+        differences += _event(theirs.part(begin, begins), ours.part(end, ends), key)
         begin, end = begins, ends
-    return found
+    return differences
 
 
 def _equal(theirs: AuditImages, ours: AuditImages) -> bool:
@@ -98,42 +98,42 @@ def _event(theirs: AuditImages, ours: AuditImages, key: Sequence[int]) -> list[A
     pairs: dict[int, int] = {}  # numbers of `ours`, by numbers of `theirs`
     if len(theirs) == len(ours):
         pairs = {n: n for n in range(len(ours)) if _is_equal(theirs, n, ours, n, key)}
-    left = set(range(len(ours))) - set(pairs.values())
-    by_key = _by_key(ours, left, key)
+    extra = set(range(len(ours))) - set(pairs.values())
+    by_key = _by_key(ours, extra, key)
     for fits in (_is_equal, _has_kind, _has_key):
         for n in range(len(theirs)):
             if n not in pairs:
-                near = by_key[_key(theirs, n, key)] if key else sorted(left)
-                m = next((m for m in near[:_TOO_MANY] if m in left and fits(theirs, n, ours, m, key)), None)
+                near = by_key[_key(theirs, n, key)] if key else sorted(extra)
+                m = next((m for m in near[:_TOO_MANY] if m in extra and fits(theirs, n, ours, m, key)), None)
                 if m is not None:
                     pairs[n] = m
-                    left.discard(m)
+                    extra.discard(m)
     unpaired = [n for n in range(len(theirs)) if n not in pairs]
-    if len(unpaired) == len(left):  # the key itself differs
-        pairs.update(zip(unpaired, sorted(left), strict=True))
-        left = set()
-    return _named(theirs, ours, pairs, left)
+    if len(unpaired) == len(extra):  # the key itself differs
+        pairs.update(zip(unpaired, sorted(extra), strict=True))
+        extra = set()
+    return _named(theirs, ours, pairs, extra)
 
 
-def _named(theirs: AuditImages, ours: AuditImages, pairs: dict[int, int], left: set[int]) -> list[AuditDifference]:
-    found = []
+def _named(theirs: AuditImages, ours: AuditImages, pairs: dict[int, int], extra: set[int]) -> list[AuditDifference]:
+    differences = []
     late = _late([pairs[n] for n in range(len(theirs)) if n in pairs])
     for n in range(len(theirs)):
         if n not in pairs:
-            found.append(AuditDifference("missing", theirs.orders[n], theirs=theirs.row(n)))
+            differences.append(AuditDifference("missing", theirs.orders[n], theirs=theirs.row(n)))
             continue
         m, row = pairs[n], theirs.row(n)
         mine = ours.row(m)
         differ = tuple(k for k, (a, b) in enumerate(zip(row, mine, strict=True)) if not a == b)  # noqa: SIM201 - UNSURE
         about = AuditDifference("", theirs.orders[n], differ, row, mine)
         if theirs.kinds[n] != ours.kinds[m]:
-            found.append(replace(about, kind="kind"))
+            differences.append(replace(about, kind="kind"))
         if differ:
-            found.append(replace(about, kind="different"))
+            differences.append(replace(about, kind="different"))
         if m in late:
-            found.append(replace(about, kind="order"))
-    found += [AuditDifference("extra", ours.orders[m], ours=ours.row(m)) for m in sorted(left)]
-    return found
+            differences.append(replace(about, kind="order"))
+    differences += [AuditDifference("extra", ours.orders[m], ours=ours.row(m)) for m in sorted(extra)]
+    return differences
 
 
 def _late(numbers: Sequence[int]) -> set[int]:
@@ -147,10 +147,10 @@ def _key(images: AuditImages, n: int, key: Sequence[int]) -> str:
 
 
 def _by_key(images: AuditImages, numbers: set[int], key: Sequence[int]) -> defaultdict[str, list[int]]:
-    found = defaultdict[str, list[int]](list)
+    groups = defaultdict[str, list[int]](list)
     for n in sorted(numbers) if key else ():
-        found[_key(images, n, key)].append(n)
-    return found
+        groups[_key(images, n, key)].append(n)
+    return groups
 
 
 def _is_equal(theirs: AuditImages, n: int, ours: AuditImages, m: int, _: Sequence[int]) -> bool:

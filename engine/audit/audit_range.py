@@ -82,9 +82,9 @@ def read_history(directory: Directory) -> CommittedHistory:
     if ledger.state is None:
         raise SpecError("The pipeline has not run yet.", hint="There is nothing to audit before its first run.")
     state = ledger.state
-    kept = [record for record in ledger.kept_epochs() if record.epoch <= state.epoch]
+    epochs = [record for record in ledger.kept_epochs() if record.epoch <= state.epoch]
     records: list[EpochRecord] = []
-    for record in reversed(kept):
+    for record in reversed(epochs):
         if record.epoch != state.epoch - len(records) or record.only is not None:
             break
         records.insert(0, record)
@@ -204,33 +204,33 @@ def parsed(text: str, option: str) -> Position:
 
 def audited_range(
     spec: Spec,
-    known: CommittedHistory,
+    history: CommittedHistory,
     name: str,
     files: Mapping[str, int],
-    asked: tuple[Position | None, Position | None] = (None, None),
+    limits: tuple[Position | None, Position | None] = (None, None),
 ) -> AuditedRange | str:
     """The range of one table; or why there is none.
 
-    files: of the source's binlog. asked: where the operator wants it to begin and to end.
+    files: of the source's binlog. limits: where the operator wants it to begin and to end.
     """
-    state = known.state.tables[name]
+    state = history.state.tables[name]
     if why := _unfit(spec, state):
         return why
     table = table_from_dict(state.table)
-    since, note = _start(known, name, state)
+    since, note = _start(history, name, state)
     start, notes = since.position, [note]
     first = Position(next(iter(files)), FIRST_OFFSET)
     if start.order < first.order:
         start, notes = first, ["the server has purged what was before"]
-    if asked[0] is not None and asked[0].order >= start.order:
-        start, notes = asked[0], []
-    elif asked[0] is not None:
+    if limits[0] is not None and limits[0].order >= start.order:
+        start, notes = limits[0], []
+    elif limits[0] is not None:
         notes = [f"--from is earlier, but {note}"]
-    end, late = _end(spec, known, name, table, state)
+    end, late = _end(spec, history, name, table, state)
     notes += [late] if late else []
-    if asked[1] is not None and asked[1].order <= end.order:
-        end = asked[1]
-    elif asked[1] is not None:
+    if limits[1] is not None and limits[1].order <= end.order:
+        end = limits[1]
+    elif limits[1] is not None:
         notes.append("--to is later than what is committed and in the change log")
     columns, left_out = _columns(state, table)
     return AuditedRange(table, columns, start, end, since.seq, tuple(note for note in (*notes, *left_out) if note))
@@ -256,9 +256,9 @@ def _columns(state: TableState, table: Table) -> tuple[tuple[Column, ...], list[
     return columns, [f"masked columns are not compared: {', '.join(sorted(hidden))}"] if hidden else []
 
 
-def _start(known: CommittedHistory, name: str, state: TableState) -> tuple[Since, str]:
-    oldest = known.records[0] if known.records else None
-    for record in reversed(known.records):
+def _start(history: CommittedHistory, name: str, state: TableState) -> tuple[Since, str]:
+    oldest = history.records[0] if history.records else None
+    for record in reversed(history.records):
         moved = record.identity is not None
         if moved or record.lineage is not None or _is_touched(record.tables.get(name, NOTHING)):
             what = "the source was another server" if moved and record.epoch else "it was copied or altered"
@@ -266,8 +266,8 @@ def _start(known: CommittedHistory, name: str, state: TableState) -> tuple[Since
             if state.since is not None:
                 begin = max(begin, state.since, key=lambda position: position.order)
             return Since(begin, record.next_seq), f"{what} until there"
-    begin = oldest.from_position if oldest else known.state.position
-    earlier = known.journal.get(name)
+    begin = oldest.from_position if oldest else history.state.position
+    earlier = history.journal.get(name)
     if earlier is not None and earlier.position.order < begin.order:
         return earlier, "the journal does not prove more"
     return Since(begin), "the ledger does not prove more"
@@ -278,14 +278,14 @@ def _is_touched(change: TableChange) -> bool:
     return replace(change, changes=None, due=None, not_due=False) != NOTHING
 
 
-def _end(spec: Spec, known: CommittedHistory, name: str, table: Table, state: TableState) -> tuple[Position, str]:
+def _end(spec: Spec, history: CommittedHistory, name: str, table: Table, state: TableState) -> tuple[Position, str]:
     """The position through which the change log has everything, and why it is not the committed one."""
-    stored = destination_of(spec.sink).table(known.state.owner, published_as(table, state.projection))
-    applied = max(stored.last_epoch(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
-    for record in known.records:
+    stored = destination_of(spec.sink).table(history.state.owner, published_as(table, state.projection))
+    applied = max(stored.last_epoch(CHANGES), history.state.owner.floor)  # a restored ledger counts from its floor
+    for record in history.records:
         if record.epoch > applied and record.tables.get(name, NOTHING).changes:
             return record.from_position, "later epochs are committed, but not in the change log yet"
-    return known.state.position, ""
+    return history.state.position, ""
 
 
 def check_available(position: Position | None, files: Collection[str]) -> str:

@@ -96,9 +96,10 @@ class AuditResult:
     def lines(self) -> list[str]:
         """The text of the command line."""
         lines = [line for table in self.tables for line in _lines(table)]
-        for found in self.differences[:_SHOWN]:
-            columns = f", columns {', '.join(found.columns)}" if found.columns else ""
-            lines.append(f"{found.table} at {found.position}: {found.kind}, key ({', '.join(found.key)}){columns}")
+        for difference in self.differences[:_SHOWN]:
+            columns = f", columns {', '.join(difference.columns)}" if difference.columns else ""
+            key = ", ".join(difference.key)
+            lines.append(f"{difference.table} at {difference.position}: {difference.kind}, key ({key}){columns}")
         if self.differences_total > _SHOWN:
             lines.append(f"and {self.differences_total - min(_SHOWN, len(self.differences))} more; --report lists them")
         return [

@@ -39,13 +39,13 @@ def sampled(
 
 def _advanced(files: Mapping[str, int], position: Position, count: int) -> Position:
     """The position so many bytes later, if the binlog is that long; perhaps within a transaction."""
-    left = count + position.offset
+    offset = count + position.offset
     for name, size in files.items():
         if file_number(name) < file_number(position.file):
             continue
-        if left < size:
-            return Position(name, max(left, FIRST_OFFSET))
-        left -= size
+        if offset < size:
+            return Position(name, max(offset, FIRST_OFFSET))
+        offset -= size
     name, size = list(files.items())[-1]
     return Position(name, size)
 

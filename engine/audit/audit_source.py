@@ -88,7 +88,7 @@ class EventRows:
 
 
 @dataclass
-class _Open:
+class _OpenTransaction:
     """A transaction that has begun."""
 
     ts: int
@@ -114,7 +114,7 @@ class Frames:
     order: int = 0
     """The position after the newest event, packed."""
     kind: int = 0
-    known: dict[int, TableName] = field(default_factory=dict)
+    tables: dict[int, TableName] = field(default_factory=dict)
     """Audited tables, by their number in the binlog."""
     opaque: dict[TableName, dict[int, str]] = field(default_factory=dict)
     """By table, positions of images that cannot be decoded, with the limit."""
@@ -137,7 +137,7 @@ class Frames:
         if kind == _TABLE_MAP:
             return self._mapped(body)
         if kind in _ROWS or kind in _COMPRESSED_ROWS or kind == _PARTIAL:
-            table = self.known.get(int.from_bytes(body[:6], "little"))
+            table = self.tables.get(int.from_bytes(body[:6], "little"))
             if table is not None and kind not in _ROWS:
                 self.note(table, "partial_json" if kind == _PARTIAL else "compressed")
             return table is not None and kind in _ROWS
@@ -152,7 +152,7 @@ class Frames:
     def rotated(self, file: str) -> None:
         """The next events are of this file."""
         if file != self.file or not self.names:
-            self.known.clear()
+            self.tables.clear()
         self.file = file
         self.names[file_number(file)] = file
 
@@ -163,15 +163,15 @@ class Frames:
         table, types = rest[1 : 1 + rest[0]].decode(), rest[2 + rest[0] :]
         name = (database, table)
         if name not in self.wanted:
-            self.known.pop(number, None)
+            self.tables.pop(number, None)
             return False
         count, at = (types[0], 1) if types[0] < 251 else (int.from_bytes(types[1:3], "little"), 3)
         unknown = {_UNKNOWN_TYPES[code] for code in types[at : at + count] if code in _UNKNOWN_TYPES}
         if unknown:
             self.undecoded[name] = f"it has columns of type {' and '.join(sorted(unknown))}"
-            self.known.pop(number, None)
+            self.tables.pop(number, None)
             return False
-        self.known[number] = name
+        self.tables[number] = name
         return True
 
 
@@ -233,7 +233,7 @@ class LoggedRows:
         self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
         self.frames.order = pack(file_number(start.file), self._from)
         self.unsure: dict[TableName, str] = {}
-        self._open: _Open | None = None
+        self._open: _OpenTransaction | None = None
         self._count = 0
         self._prepared: dict[tuple[str, str, int], list[EventRows]] = {}
 
@@ -245,11 +245,11 @@ class LoggedRows:
         end = pack(*self._end.order)
         with closing(self._reader()) as reader:
             while self.frames.order < end:
-                found = self._next(reader)
-                if found is None:
+                binlog_event = self._next(reader)
+                if binlog_event is None:
                     break
                 if self.frames.order <= end:
-                    yield from self._parts(found)
+                    yield from self._parts(binlog_event)
         if self.frames.order < end:
             raise TransientError(
                 f"The server sent the binlog only up to {self.frames.file}, not to {self._end}.",
@@ -292,7 +292,7 @@ class LoggedRows:
     def _failed(self, error: Exception) -> None:
         """The package could not read an event. Raises BinlogDamagedError if rows may be missed because of it."""
         if self.frames.kind == _TABLE_MAP:
-            name = self.frames.known.popitem()[1]
+            name = self.frames.tables.popitem()[1]
             self.frames.undecoded[name] = f"the package fails in its table map: {error!r}"
             return
         raise BinlogDamagedError(
@@ -302,125 +302,134 @@ class LoggedRows:
             hint="Audit the binlog before and after it: --to and --from.",
         )
 
-    def _parts(self, found: Any) -> Iterator[list[EventRows]]:
-        if isinstance(found, row_event.RowsEvent):
-            yield from self._rows(found)
-        elif isinstance(found, row_event.TableMapEvent):
-            self._describe(found)
-        elif isinstance(found, event.RotateEvent):
-            self.frames.rotated(found.next_binlog)
-            self.frames.order = max(self.frames.order, pack(file_number(found.next_binlog), found.position))
-            self._open = self._open if found.timestamp == 0 and self._open else None  # torn at the end of a file
-        elif isinstance(found, event.GtidEvent | event.MariadbGtidEvent):
-            self._begin(found.timestamp, found.gtid)
-        elif isinstance(found, event.NotImplementedEvent):
-            self._undecoded(found)
-        elif isinstance(found, event.XAPrepareEvent) and not found.one_phase:
-            self._prepare(found)
-        elif isinstance(found, event.XidEvent | event.XAPrepareEvent):
+    def _parts(self, binlog_event: Any) -> Iterator[list[EventRows]]:
+        if isinstance(binlog_event, row_event.RowsEvent):
+            yield from self._rows(binlog_event)
+        elif isinstance(binlog_event, row_event.TableMapEvent):
+            self._describe(binlog_event)
+        elif isinstance(binlog_event, event.RotateEvent):
+            self.frames.rotated(binlog_event.next_binlog)
+            self.frames.order = max(
+                self.frames.order, pack(file_number(binlog_event.next_binlog), binlog_event.position)
+            )
+            self._open = self._open if binlog_event.timestamp == 0 and self._open else None  # torn at the end of a file
+        elif isinstance(binlog_event, event.GtidEvent | event.MariadbGtidEvent):
+            self._begin(binlog_event.timestamp, binlog_event.gtid)
+        elif isinstance(binlog_event, event.NotImplementedEvent):
+            self._undecoded(binlog_event)
+        elif isinstance(binlog_event, event.XAPrepareEvent) and not binlog_event.one_phase:
+            self._prepare(binlog_event)
+        elif isinstance(binlog_event, event.XidEvent | event.XAPrepareEvent):
             yield from self._commit()
-        elif isinstance(found, event.QueryEvent):
-            yield from self._query(found.query)
+        elif isinstance(binlog_event, event.QueryEvent):
+            yield from self._query(binlog_event.query)
 
-    def _undecoded(self, found: Any) -> None:
-        if found.event_type == _COMPRESSED_QUERY:
+    def _undecoded(self, binlog_event: Any) -> None:
+        if binlog_event.event_type == _COMPRESSED_QUERY:
             for rows in self._open.rows if self._open else ():
                 self.frames.opaque.setdefault(rows.table, {})[rows.order] = "compressed"
             if self._open:
                 self._open.rows.clear()
             return
-        self._begin(found.timestamp, UNSURE if found.event_type == _TAGGED else None)
+        self._begin(binlog_event.timestamp, UNSURE if binlog_event.event_type == _TAGGED else None)
 
     def _begin(self, ts: int, tx: str | Unsure | None) -> None:
         self._count += 1
-        self._open = _Open(ts, tx, self._count)
+        self._open = _OpenTransaction(ts, tx, self._count)
 
-    def _rows(self, found: Any) -> Iterator[list[EventRows]]:
-        table = (found.schema, found.table)
-        kinds = {row_event.WriteRowsEvent: ("+I",), row_event.DeleteRowsEvent: ("-D",)}.get(type(found), ("-U", "+U"))
+    def _rows(self, binlog_event: Any) -> Iterator[list[EventRows]]:
+        table = (binlog_event.schema, binlog_event.table)
+        kinds = {row_event.WriteRowsEvent: ("+I",), row_event.DeleteRowsEvent: ("-D",)}.get(
+            type(binlog_event), ("-U", "+U")
+        )
         try:
-            rows = found.rows
+            rows = binlog_event.rows
         except Exception:  # noqa: BLE001 - whatever the package raises
             self.frames.note(table, "failed_event")
             return
         if self._open is None:
-            self._begin(found.timestamp, None)
+            self._begin(binlog_event.timestamp, None)
         assert self._open is not None
-        held = self._open
-        size = len(rows) * len(found.columns) * len(kinds) * _VALUE_BYTES + found.event_size
-        held.rows.append(EventRows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number, size))
-        held.size += size
-        if held.size > MOST_BYTES and not held.held_back:
-            held.passed |= {part.table for part in held.rows}
-            part = held.rows
-            held.rows = []
-            held.size = 0
+        transaction = self._open
+        size = len(rows) * len(binlog_event.columns) * len(kinds) * _VALUE_BYTES + binlog_event.event_size
+        transaction.rows.append(
+            EventRows(table, self.frames.order, kinds, rows, transaction.ts, transaction.tx, transaction.number, size)
+        )
+        transaction.size += size
+        if transaction.size > MOST_BYTES and not transaction.held_back:
+            transaction.passed |= {part.table for part in transaction.rows}
+            part = transaction.rows
+            transaction.rows = []
+            transaction.size = 0
             yield part
 
     def _commit(self) -> Iterator[list[EventRows]]:
-        held, self._open = self._open, None
-        if held is not None and held.rows:
-            yield held.rows
+        transaction, self._open = self._open, None
+        if transaction is not None and transaction.rows:
+            yield transaction.rows
 
-    def _undo(self, held: _Open) -> None:
+    def _undo(self, transaction: _OpenTransaction) -> None:
         """Rows do not count. If some were passed on already, the transaction's tables are not compared."""
-        if held.passed:
+        if transaction.passed:
             reason = f"a transaction of more than {MOST_BYTES >> 20} MiB was rolled back in part or as a whole"
-            self.unsure.update(dict.fromkeys({*held.passed, *(rows.table for rows in held.rows)}, reason))
+            self.unsure.update(dict.fromkeys({*transaction.passed, *(rows.table for rows in transaction.rows)}, reason))
 
     def _query(self, query: str) -> Iterator[list[EventRows]]:
-        text, held = query.strip().rstrip(";"), self._open
+        text, transaction = query.strip().rstrip(";"), self._open
         if match := _XA.match(text):
-            yield from self._decided(match, held)
-        elif held is None:
+            yield from self._decided(match, transaction)
+        elif transaction is None:
             return
         elif text.upper().startswith("XA START"):
-            held.held_back = True
+            transaction.held_back = True
         elif text.upper() == "COMMIT":
             yield from self._commit()
         elif match := _ROLLBACK_TO.fullmatch(text):
-            self._undo(held)
-            del held.rows[held.savepoints.get(match[1], 0) :]
+            self._undo(transaction)
+            del transaction.rows[transaction.savepoints.get(match[1], 0) :]
         elif text.upper().startswith("ROLLBACK"):
-            self._undo(held)
+            self._undo(transaction)
             self._open = None
         elif match := _SAVEPOINT.fullmatch(text):
-            held.savepoints[match[1]] = len(held.rows)
+            transaction.savepoints[match[1]] = len(transaction.rows)
 
-    def _prepare(self, found: Any) -> None:
-        held, self._open = self._open, None
-        if held is not None:
-            self._undo(held)
-            xid = (found.xid_gtrid.hex(), found.xid_bqual.hex(), found.xid_format_id)
-            self._prepared[xid] = held.rows
+    def _prepare(self, binlog_event: Any) -> None:
+        transaction, self._open = self._open, None
+        if transaction is not None:
+            self._undo(transaction)
+            xid = (binlog_event.xid_gtrid.hex(), binlog_event.xid_bqual.hex(), binlog_event.xid_format_id)
+            self._prepared[xid] = transaction.rows
 
-    def _decided(self, match: re.Match[str], held: _Open | None) -> Iterator[list[EventRows]]:
+    def _decided(self, match: re.Match[str], transaction: _OpenTransaction | None) -> Iterator[list[EventRows]]:
         prepared = self._prepared.pop((match[2].lower(), match[3].lower(), int(match[4])), None)
         self._open = None
-        if match[1].upper() == "ROLLBACK" or held is None:
+        if match[1].upper() == "ROLLBACK" or transaction is None:
             return
         if prepared is None:
             self.frames.anywhere[self.frames.order] = "prepared"
         else:
-            order, number = self.frames.order, held.number
-            yield [replace(rows, order=order, ts=held.ts, tx=held.tx, transaction=number) for rows in prepared]
+            order, number = self.frames.order, transaction.number
+            yield [
+                replace(rows, order=order, ts=transaction.ts, tx=transaction.tx, transaction=number)
+                for rows in prepared
+            ]
 
-    def _describe(self, found: Any) -> None:
+    def _describe(self, binlog_event: Any) -> None:
         """Correct what the package believes of a table's columns: it shall leave texts as bytes, and know all names."""
-        name = (found.schema, found.table)
+        name = (binlog_event.schema, binlog_event.table)
         table = self._tables[name]
-        if found.columns[0].name is None:
-            if len(found.columns) != len(table.columns):
+        if binlog_event.columns[0].name is None:
+            if len(binlog_event.columns) != len(table.columns):
                 self.frames.undecoded[name] = "the binlog has no names for its columns, and another number of them"
-                self.frames.known.pop(found.table_id, None)
+                self.frames.tables.pop(binlog_event.table_id, None)
                 return
-            for column, described in zip(found.columns, table.columns, strict=True):
+            for column, described in zip(binlog_event.columns, table.columns, strict=True):
                 column.name = described.name
                 column.unsigned = described.unsigned
                 column.enum_values = ["", *described.labels]
                 column.set_values = list(described.labels)
         kinds = {column.name: column.type for column in table.columns}
-        for column in found.columns:
+        for column in binlog_event.columns:
             if kinds.get(column.name) not in LABELS:
                 column.character_set_name = "bytes"  # an encoding that Python does not know
 
@@ -432,27 +441,27 @@ class ServerTexts:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._known: dict[str, dict[bytes, str | Unsure]] = {}
+        self._cache: dict[str, dict[bytes, str | Unsure]] = {}
 
     def texts(self, charset: str, values: Sequence[bytes]) -> Mapping[bytes, str | Unsure]:
         """The text of each of these bytes; UNSURE where the server refuses."""
-        known = self._known.setdefault(charset, {})
-        if len(known) > self._MOST:
-            known.clear()
-        missing = [value for value in values if value not in known]
+        cache = self._cache.setdefault(charset, {})
+        if len(cache) > self._MOST:
+            cache.clear()
+        missing = [value for value in values if value not in cache]
         for n in range(0, len(missing), self._BATCH):
             part = missing[n : n + self._BATCH]
-            found = self._asked(charset, part)
-            if found is None:
-                found = [self._alone(charset, value) for value in part]
-            known.update(zip(part, found, strict=True))
-        return known
+            texts = self._server_texts(charset, part)
+            if texts is None:
+                texts = [self._server_text(charset, value) for value in part]
+            cache.update(zip(part, texts, strict=True))
+        return cache
 
-    def _alone(self, charset: str, value: bytes) -> str | Unsure:
-        found = self._asked(charset, [value])
-        return UNSURE if found is None else found[0]
+    def _server_text(self, charset: str, value: bytes) -> str | Unsure:
+        texts = self._server_texts(charset, [value])
+        return UNSURE if texts is None else texts[0]
 
-    def _asked(self, charset: str, values: Sequence[bytes]) -> list[str | Unsure] | None:
+    def _server_texts(self, charset: str, values: Sequence[bytes]) -> list[str | Unsure] | None:
         if charset == "inet6":
             expressions = [f"INET6_NTOA(x'{value.hex()}')" for value in values]
         else:
@@ -465,5 +474,5 @@ class ServerTexts:
             if error.args[0] in _INVALID:
                 return None
             raise explain(error, "Converting texts") from error
-        found = [value.decode() if isinstance(value, bytes) else value for value in row if value is not None]
-        return found if len(found) == len(values) else None
+        texts = [value.decode() if isinstance(value, bytes) else value for value in row if value is not None]
+        return texts if len(texts) == len(values) else None

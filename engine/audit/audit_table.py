@@ -38,18 +38,18 @@ class _Values:
     def __init__(self, parts: Generator[pa.Table, None, None]) -> None:
         self._parts = parts
         self._last = -1
-        self._held: list[pa.Table] = []
+        self._later_rows: list[pa.Table] = []
 
     def close(self) -> None:
         self._parts.close()
-        self._held.clear()
+        self._later_rows.clear()
 
     def take(self, numbers: Sequence[int], later: Sequence[int]) -> pa.Table:
         """The rows with these numbers, one at least, ascending.
 
         later: the numbers up to the last read that are taken later.
         """
-        wanted, waiting, found, kept = (
+        wanted, waiting, rows, later_rows = (
             pa.array(numbers),
             pa.array(later, pa.int64()),
             list[pa.Table](),
@@ -57,21 +57,21 @@ class _Values:
         )
         for part in self._until(numbers[-1]):
             here = pc.is_in(part[TM_SEQ], wanted)
-            found.append(part.filter(here))
+            rows.append(part.filter(here))
             rest = pc.or_(pc.greater(part[TM_SEQ], numbers[-1]), pc.is_in(part[TM_SEQ], waiting))
-            kept.append(part.filter(pc.and_(rest, pc.invert(here))))
-        self._held = [part for part in kept if part.num_rows]
-        return pa.concat_tables(found)
+            later_rows.append(part.filter(pc.and_(rest, pc.invert(here))))
+        self._later_rows = [part for part in later_rows if part.num_rows]
+        return pa.concat_tables(rows)
 
     def _until(self, number: int) -> Iterator[pa.Table]:
-        yield from self._held
+        yield from self._later_rows
         while self._last < number and (part := next(self._parts, None)) is not None:
             if part.num_rows:
                 self._last = part[TM_SEQ][-1].as_py()
             yield part
 
 
-class _Published:
+class _LoggedChanges:
     """The changes of a log in a range, without rows that were read from the table. `redumped`: those, as far as read.
 
     Images that come too late are looked for far ahead: by their positions, while their values are read when they are
@@ -111,15 +111,15 @@ class _Published:
         if self._ascending:
             count = bisect_right(self._orders, through)
             numbers, self._numbers = self._numbers[:count], self._numbers[count:]
-            taken, self._orders = self._orders[:count], self._orders[count:]
+            orders, self._orders = self._orders[:count], self._orders[count:]
         else:
-            known = list(zip(self._orders, self._numbers, strict=True))
-            taken = [order for order, _ in known if order <= through]
-            numbers = [number for order, number in known if order <= through]
-            self._orders = [order for order, _ in known if order > through]
-            self._numbers = [number for order, number in known if order > through]
+            pairs = list(zip(self._orders, self._numbers, strict=True))
+            orders = [order for order, _ in pairs if order <= through]
+            numbers = [number for order, number in pairs if order <= through]
+            self._orders = [order for order, _ in pairs if order > through]
+            self._numbers = [number for order, number in pairs if order > through]
             self._ascending = _is_ascending(self._orders)
-        return self._values.take(numbers, self._numbers) if numbers else None, taken
+        return self._values.take(numbers, self._numbers) if numbers else None, orders
 
     def _load(self) -> bool:
         part = next(self._places, None) if self._beyond < _LOOKAHEAD else None
@@ -166,7 +166,7 @@ class AuditedTable:
         self._columns: dict[str, Column] = {column.name: column for column in audited.columns}
         self._start = pack(*audited.start.order)
         self._end = pack(*audited.end.order)
-        self._published = _Published(log, names, self._start, self._end, audited.seq)
+        self._published = _LoggedChanges(log, names, self._start, self._end, audited.seq)
         self._version = log.version
         self._orders: list[int] = []
         self._kinds: list[str] = []
@@ -174,7 +174,7 @@ class AuditedTable:
         self._rows: list[Mapping[str, Any]] = []
         self._nones: list[Mapping[str, str]] = []
         self._limits: Counter[str] = Counter()
-        self._found: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._images = 0
         self._transactions = 0
         self._last = 0
@@ -247,24 +247,26 @@ class AuditedTable:
 
     def _compare(self, logged: AuditImages, stored: AuditImages) -> None:
         self._images += len(logged)
-        for found in compared(logged, stored, self._key):
-            self._found[found.kind] += 1
+        for difference in compared(logged, stored, self._key):
+            self._counts[difference.kind] += 1
             if len(self.listed) < MOST_LISTED:
-                self.listed.append(self._described(found))
+                self.listed.append(self._described(difference))
 
-    def _described(self, found: AuditDifference) -> ImageDifference:
-        row = found.theirs or found.ours or []
+    def _described(self, difference: AuditDifference) -> ImageDifference:
+        row = difference.theirs or difference.ours or []
         names = [*self._names, TM_TX, TM_TS]
         about = [self._columns.get(name) for name in names]
         key = [shown(about[n], row[n]) for n in self._key]
 
         def texts(values: list[Any] | None) -> dict[str, str]:
-            return {names[n]: shown(about[n], values[n]) for n in found.columns if values is not None}
+            return {names[n]: shown(about[n], values[n]) for n in difference.columns if values is not None}
 
-        position = self._position(found.order)
-        columns = [names[n] for n in found.columns]
+        position = self._position(difference.order)
+        columns = [names[n] for n in difference.columns]
         full = self.range.table.full_name
-        return ImageDifference(full, found.kind, position, key, columns, texts(found.ours), texts(found.theirs))
+        return ImageDifference(
+            full, difference.kind, position, key, columns, texts(difference.ours), texts(difference.theirs)
+        )
 
     def _position(self, order: int) -> str:
         number, offset = unpack(order)
@@ -287,8 +289,8 @@ class AuditedTable:
             str(self.range.start),
             str(self.range.end),
             self._version,
-            self._found.total(),
-            dict(self._found),
+            self._counts.total(),
+            dict(self._counts),
             self._published.redumped,
             {name: count for name, count in sorted(self._limits.items()) if count},
             self.range.notes,

@@ -145,10 +145,10 @@ def _time(_: Column, value: timedelta, limits: Counter[str]) -> Any:
 
 
 def _label(column: Column, value: str, limits: Counter[str]) -> Any:
-    return value if _labels_known(column) else _limited("labels", limits)
+    return value if _has_labels(column) else _limited("labels", limits)
 
 
-def _labels_known(column: Column) -> bool:
+def _has_labels(column: Column) -> bool:
     return column.charset in _UTF8 or (column.charset == "latin1" and all(label.isascii() for label in column.labels))
 
 
@@ -184,33 +184,33 @@ def _dates(
 def _sets(
     column: Column, values: Sequence[Any], nones: Sequence[Mapping[str, str]], limits: Counter[str]
 ) -> Iterator[Any]:
-    known = _labels_known(column)
+    has_labels = _has_labels(column)
     for value, why in zip(values, nones, strict=True):
         if value is None:
             yield frozenset() if why.get(column.name) == EMPTY_SET else None
         else:
-            yield frozenset(value) if known else _limited("labels", limits)
+            yield frozenset(value) if has_labels else _limited("labels", limits)
 
 
 def _texts(column: Column, values: Sequence[Any], texts: Texts, limits: Counter[str]) -> list[Any]:
-    found: Mapping[bytes, Any]
+    text_of: Mapping[bytes, Any]
     distinct = {value for value in values if value is not None}
     if column.type == "inet6":
         padded = {value: value.ljust(16, b"\0") for value in distinct}
-        known = texts.texts("inet6", sorted(padded.values()))
-        found = {value: known[whole] for value, whole in padded.items()}
+        addresses = texts.texts("inet6", sorted(padded.values()))
+        text_of = {value: addresses[whole] for value, whole in padded.items()}
     elif column.type == "uuid":
-        found = {value: str(uuid.UUID(bytes=value.ljust(16, b"\0"))) for value in distinct}
+        text_of = {value: str(uuid.UUID(bytes=value.ljust(16, b"\0"))) for value in distinct}
     elif column.type == "inet4":
-        found = {value: ".".join(map(str, value.ljust(4, b"\0"))) for value in distinct}
+        text_of = {value: ".".join(map(str, value.ljust(4, b"\0"))) for value in distinct}
     elif column.charset in _UTF8:
-        found = {value: _utf8(value, limits) for value in distinct}
+        text_of = {value: _utf8(value, limits) for value in distinct}
     elif column.charset == "latin1":
-        found = {value: value.decode("latin1").translate(_LATIN1) for value in distinct}
+        text_of = {value: value.decode("latin1").translate(_LATIN1) for value in distinct}
     else:
-        found = texts.texts(column.charset or "binary", sorted(distinct))
-        limits.update({"text": sum(found[value] is UNSURE for value in values if value is not None)})
-    return [None if value is None else found[value] for value in values]
+        text_of = texts.texts(column.charset or "binary", sorted(distinct))
+        limits.update({"text": sum(text_of[value] is UNSURE for value in values if value is not None)})
+    return [None if value is None else text_of[value] for value in values]
 
 
 def _utf8(value: bytes, limits: Counter[str]) -> Any:
@@ -266,8 +266,8 @@ def ours(column: Column, values: pa.ChunkedArray, limits: Counter[str]) -> list[
         convert = Decimal
     elif kind == "json":
         convert = partial(_document, limits=limits)
-    found = values.to_pylist()
-    return found if convert is None else [None if value is None else convert(value) for value in found]
+    raw_values = values.to_pylist()
+    return raw_values if convert is None else [None if value is None else convert(value) for value in raw_values]
 
 
 def _microseconds(text: str) -> int:

@@ -135,43 +135,43 @@ class BackgroundAudit:
         result = None if differing is None else self._result("--sample")
         if differing is None or result is None:
             return False
-        found = event_of(result)
+        event = event_of(result)
         for one in result.tables:
             if one.differences:
                 ends = [*differing.get(one.table, ()), one.start, one.end]
                 differing[one.table] = [min(ends, key=_order), max(ends, key=_order)]
         audit = LastAudit(
             at=clock.utc_text(),
-            tables=found.tables,
-            images=found.images,
-            differences=found.differences,
-            start=found.start,
-            end=found.end,
+            tables=event.tables,
+            images=event.images,
+            differences=event.differences,
+            start=event.start,
+            end=event.end,
             differing=differing,
             generations={name: state.tables[name].generation for name in differing if name in state.tables},
             server=result.source,
         )
         save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
-        self._journal.write(found)
+        self._journal.write(event)
         return True
 
     def _audit_again(self, last: LastAudit | None) -> dict[str, Sequence[str]] | None:
         """Audit the parts that differed. Returns those that still may differ; None if it must be ended."""
-        left = self._provable(last) if last is not None and last.differing else {}
-        for name, (start, end) in list(left.items()):
+        differing = self._provable(last) if last is not None and last.differing else {}
+        for name, (start, end) in list(differing.items()):
             result = self._result("--table", name, "--from", start, "--to", end)
             if result is None:
                 return None
             if any(one.excluded for one in result.tables):  # it is stopped, for example
                 continue
             if [(one.start, one.end) for one in result.tables] != [(start, end)]:
-                del left[name]  # it was altered since, for example: nothing is proved, and the alert stands
+                del differing[name]  # it was altered since, for example: nothing is proved, and the alert stands
                 continue
-            found = event_of(result, again=name)
-            self._journal.write(found)
-            if not found.differences:
-                del left[name]
-        return left
+            event = event_of(result, again=name)
+            self._journal.write(event)
+            if not event.differences:
+                del differing[name]
+        return differing
 
     def _provable(self, last: LastAudit) -> dict[str, Sequence[str]]:
         """The parts that differed and are still in the binlog, of tables that were not resnapshotted.

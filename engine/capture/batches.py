@@ -78,11 +78,11 @@ def batches_of(
     rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
     """
     with parquet_file(source) as file:
-        held = [name for name in schema.names if name in file.schema_arrow.names]
-        for _, batch in batches(file, held, groups, rows or 0):
-            found = {name: batch.column(name) for name in held}
+        names = [name for name in schema.names if name in file.schema_arrow.names]
+        for _, batch in batches(file, names, groups, rows or 0):
+            columns = {name: batch.column(name) for name in names}
             arrays = [
-                found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+                columns[field.name].cast(field.type) if field.name in columns else pa.nulls(batch.num_rows, field.type)
                 for field in schema
             ]
             yield pa.table(arrays, names=schema.names)

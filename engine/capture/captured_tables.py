@@ -33,17 +33,17 @@ class CapturedTables:
 
     def forget(self, name: str) -> None:
         """Stop capturing a table."""
-        for known in (self.tables, self.plans, self._projections):
-            known.pop(name, None)
+        for mapping in (self.tables, self.plans, self._projections):
+            mapping.pop(name, None)
 
     def projection(self, name: str) -> Projection:
         """The table's current projection."""
         table = self.tables[name]
-        known = self._projections.get(name)
-        if known is None or known[0] != table:
-            known = table, projection_of(self._spec, table)
-            self._projections[name] = known
-        return known[1]
+        entry = self._projections.get(name)
+        if entry is None or entry[0] != table:
+            entry = table, projection_of(self._spec, table)
+            self._projections[name] = entry
+        return entry[1]
 
     def reader(self, name: str) -> MirrorReader:
         """Reads the table back from the destination."""

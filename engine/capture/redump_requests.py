@@ -148,8 +148,8 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         return Redump(identity, path, tuple(names))
     if len(names) != 1 or len(parts) != 1:
         raise _request_error("Give chunks, a range or keys: only one of them, for one table.")
-    known = tables[names[0]]
-    table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
+    table_state = tables[names[0]]
+    table, plan = table_from_dict(table_state.table), plan_from_dict(table_state.plan)
     if "keys" in parts:
         keys = _keys(parts["keys"])
         check_keys(table, keys)
@@ -188,7 +188,7 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
     """The ranges of chunks in the table's last copy, from the journals. Raises SpecError for unknown chunks."""
     if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
         raise _request_error("Chunks are a list of numbers.")
-    wanted, found = set(numbers), dict[int, Range]()
+    wanted, by_number = set(numbers), dict[int, Range]()
     for part in reversed(parts_in(journals)):
         planned = False
         ranges = dict[int, Range]()
@@ -197,16 +197,16 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
                 planned, ranges = True, {}
             elif event.chunk in wanted:
                 ranges[event.chunk] = Range(bound_from(event.lower, plan), bound_from(event.upper, plan))
-        found = ranges | found
-        if planned or wanted <= set(found):
+        by_number = ranges | by_number
+        if planned or wanted <= set(by_number):
             break
-    if unknown := sorted(wanted - set(found)):
+    if unknown := sorted(wanted - set(by_number)):
         raise _request_error(
             f"The journals have no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
             "`plan --json` and the console show its chunks, as long as journal.retention keeps their journal; --range "
             "redumps any range. A parked chunk was never read: retry it with `resume --table`.",
         )
-    return tuple(found[number] for number in dict.fromkeys(numbers))
+    return tuple(by_number[number] for number in dict.fromkeys(numbers))
 
 
 def _events(part: Part, table: str) -> Iterator[TablePlanned | ChunkFinished]:

@@ -79,8 +79,8 @@ class EarlierTransactions:
         for begin, end in self._backwards(log, edge):
             if place is not None and end.order <= edge.order:
                 return place, None
-            if (found := self._part(begin, end).take(xid)) is not None:
-                return found
+            if (transaction := self._part(begin, end).take(xid)) is not None:
+                return transaction
         return None if place is None else (place, None)
 
     def _find_known(self, xid: Xid, place: Prepared) -> FoundTransaction:
@@ -92,8 +92,8 @@ class EarlierTransactions:
 
     def _first_near(self, end: Position) -> Position:
         """Where the first of the known transactions near a position was prepared; the position if there is none."""
-        known = [*self._places.undecided.values(), *self._places.recent.values()]
-        near = (place.start for place in known if self._is_near(place, end))
+        places = [*self._places.undecided.values(), *self._places.recent.values()]
+        near = (place.start for place in places if self._is_near(place, end))
         return min(near, key=lambda position: position.order, default=end)
 
     def _is_near(self, place: Prepared, end: Position) -> bool:

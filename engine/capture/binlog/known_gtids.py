@@ -55,18 +55,18 @@ def known_gtids(
     if not has_gtids(connection, server):
         return KnownGtids(None, complete=False)
     try:
-        found = before(endpoint, position, first_server_id, mariadb=server.flavor == "mariadb")
+        transactions = before(endpoint, position, first_server_id, mariadb=server.flavor == "mariadb")
     except GtidModeError:  # raised by the file of the position; the next file's head has the set
         return KnownGtids(None, complete=False)
-    return KnownGtids(found.gtids, complete=found.count > 0 and not found.anonymous)
+    return KnownGtids(transactions.gtids, complete=transactions.count > 0 and not transactions.anonymous)
 
 
 def position_after(
-    known: Position, end: Position, reports: Sequence[RangeReport], gtids: KnownGtids, *, mariadb: bool
+    start: Position, end: Position, reports: Sequence[RangeReport], gtids: KnownGtids, *, mariadb: bool
 ) -> Position:
-    """The position that an epoch commits, with its GTID set if known. gtids: those before `known`."""
-    if end.order <= known.order:
-        return replace(known, gtids=gtids.committed_set)
+    """The position that an epoch commits, with its GTID set if known. gtids: those before `start`."""
+    if end.order <= start.order:
+        return replace(start, gtids=gtids.committed_set)
     return replace(
         end, gtids=gtids.after(reports, mariadb=mariadb).committed_set, born=reports[-1].births.get(end.file)
     )

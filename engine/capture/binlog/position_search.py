@@ -272,14 +272,14 @@ class Binlog:
         end = self.end
         return scan.matches or Position(end.file, end.offset, born=scan.births.get(end.file))
 
-    def is_between(self, position: Position, known: Position | None = None) -> bool:
+    def is_between(self, position: Position, boundary: Position | None = None) -> bool:
         """Whether a transaction may begin at this offset of an existing file.
 
         It may if an event ends there, and no transaction is open.
 
-        known: as for `next_between`.
+        boundary: as for `next_between`.
         """
-        start = _from(position, known)
+        start = _from(position, boundary)
         last = start.offset
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:
@@ -294,15 +294,15 @@ class Binlog:
                 last = int(run.offset[-1])
         return last == position.offset
 
-    def next_between(self, position: Position, known: Position | None = None) -> Position:
+    def next_between(self, position: Position, boundary: Position | None = None) -> Position:
         """The first position at or after `position`, in its file, at which a transaction may begin.
 
         Else the file's end.
 
-        known: a position between two transactions. The file is read from there, or from its beginning if that is later
-        or in another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
+        boundary: a position between two transactions. The file is read from there, or from its beginning if that is
+        later or in another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
         """
-        start = _from(position, known)
+        start = _from(position, boundary)
         last = start.offset
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:
@@ -317,9 +317,9 @@ class Binlog:
         return Position(position.file, last)
 
 
-def _from(position: Position, known: Position | None) -> Position:
-    if known is not None and known.file == position.file and known.offset <= position.offset:
-        return known
+def _from(position: Position, boundary: Position | None) -> Position:
+    if boundary is not None and boundary.file == position.file and boundary.offset <= position.offset:
+        return boundary
     return Position(position.file, FIRST_OFFSET)
 
 

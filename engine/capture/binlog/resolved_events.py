@@ -77,18 +77,18 @@ class ResolvedRun:
         begin: int,
         end: int,
         moves: Moves,
-        kept: Sequence[tuple[int, KeptTransaction]],
+        kept_transactions: Sequence[tuple[int, KeptTransaction]],
         committed: Prepared | None = None,
         rows: EventBatch | None = None,
     ) -> ResolvedEvents:
         """Events `begin` to `end`, exclusive, with those that count at a COMMIT among them.
 
-        kept: as for `rearranged`.
+        kept_transactions: as for `rearrange`.
         """
         run, part = self.run, slice(begin, end)
         low, high = np.searchsorted(moves.behind, (begin, end)).tolist()
         stay = np.flatnonzero(self._stays[part]) + begin
-        arranged = rearrange(run, stay, moves.events[low:high], moves.behind[low:high], kept)
+        arranged = rearrange(run, stay, moves.events[low:high], moves.behind[low:high], kept_transactions)
         undone, doubtful = self.rows & self.masks.is_rolled_back, self.rows & self.masks.is_uncertain & ~self._uncounted
         undone_ids, doubtful_ids = (_tables(run, np.flatnonzero(mask[part]) + begin) for mask in (undone, doubtful))
         return ResolvedEvents(arranged, undone_ids, doubtful_ids, committed, rows)

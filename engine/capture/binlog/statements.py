@@ -91,26 +91,26 @@ def read(query: Query, *, mariadb: bool) -> tuple[Effect, str]:
 
     Without the session's modes, only what is the same under all of them is known.
     """
-    known = query.sql_mode is not None
-    modes = [Modes.of(query.sql_mode or 0, mariadb=mariadb)] if known else _all_modes(mariadb=mariadb)
+    has_modes = query.sql_mode is not None
+    modes = [Modes.of(query.sql_mode or 0, mariadb=mariadb)] if has_modes else _all_modes(mariadb=mariadb)
     try:
-        found = {tokens(query.statement, mode) for mode in modes}
+        readings = {tokens(query.statement, mode) for mode in modes}
     except UnreadableError:
-        found = set()
-    if len(found) != 1:
+        readings = set()
+    if len(readings) != 1:
         return (Effect("writes") if _WRITES.match(query.statement) else UNKNOWN), ""
-    (one,) = found
+    (one,) = readings
     effect = effect_of(one)
     names = (*(part for name in effect.tables for part in name), *effect.databases)
-    lost = any(REPLACED in name or ("?" in name and not query.raw.isascii()) for name in names)
-    if effect.kind in ("alters", "rebuilds") and (lost or not query.charset_known):
+    is_garbled = any(REPLACED in name or ("?" in name and not query.raw.isascii()) for name in names)
+    if effect.kind in ("alters", "rebuilds") and (is_garbled or not query.charset_known):
         effect = UNKNOWN
     if query.sql_mode is not None and _otherwise(query.statement, one, effect, mariadb=mariadb):
         effect = UNKNOWN
     return effect, rewritten(one)
 
 
-def _otherwise(statement: str, found: tuple[Token, ...], effect: Effect, *, mariadb: bool) -> bool:
+def _otherwise(statement: str, reading: tuple[Token, ...], effect: Effect, *, mariadb: bool) -> bool:
     """Whether other modes give the statement another effect. It is logged with the modes at its execution.
 
     A prepared statement, and one in a procedure, was read by the modes at that time.
@@ -122,7 +122,7 @@ def _otherwise(statement: str, found: tuple[Token, ...], effect: Effect, *, mari
             other = tokens(statement, modes)
         except UnreadableError:
             continue
-        if other != found:
+        if other != reading:
             read_so = effect_of(other)
             understood = read_so.is_complete and (read_so.alter is None or read_so.alter.actions is not None)
             if understood and read_so != effect and "writes" not in (read_so.kind, effect.kind):
@@ -139,8 +139,8 @@ def without_values(statement: str) -> str:
 
     Messages and journals must not show values of a masked or omitted column.
     """
-    shown = _LITERAL.split(statement[:_SHOWN], maxsplit=1)[0]
-    return shown if shown == statement else f"{shown}…"
+    beginning = _LITERAL.split(statement[:_SHOWN], maxsplit=1)[0]
+    return beginning if beginning == statement else f"{beginning}…"
 
 
 def affected_tables(statement: LoggedStatement, tables: Iterable[Table]) -> tuple[str, ...]:
@@ -153,18 +153,18 @@ def affected_tables(statement: LoggedStatement, tables: Iterable[Table]) -> tupl
         tables = [table for table in tables if table.generated in kinds]
     if not statement.effect.is_complete:
         return tuple(table.full_name for table in tables if _mentioned_tables(table, statement))
-    held = list(tables)
+    candidates = list(tables)
     exact, folded = set[str](), set[str]()
     for database, name in statement.effect.tables:
         place = database or statement.database, name
-        same = {t.full_name for t in held if (t.database, t.name) == place}
+        same = {t.full_name for t in candidates if (t.database, t.name) == place}
         exact |= same
         if not same:
-            folded |= {t.full_name for t in held if _fold((t.database, t.name)) == _fold(place)}
+            folded |= {t.full_name for t in candidates if _fold((t.database, t.name)) == _fold(place)}
     dropped = {_fold((database, ""))[0] for database in statement.effect.databases}
-    names = exact | folded | {t.full_name for t in held if _fold((t.database, ""))[0] in dropped}
-    names |= {t.full_name for t in held if _written_otherwise(t, statement)}
-    return tuple(t.full_name for t in held if t.full_name in names)
+    names = exact | folded | {t.full_name for t in candidates if _fold((t.database, ""))[0] in dropped}
+    names |= {t.full_name for t in candidates if _written_otherwise(t, statement)}
+    return tuple(t.full_name for t in candidates if t.full_name in names)
 
 
 def _fold(name: tuple[str, str]) -> tuple[str, str]:
@@ -188,11 +188,11 @@ def _written_otherwise(table: Table, logged: LoggedStatement) -> bool:
 
 @cache
 def _spellings(name: str) -> frozenset[bytes]:
-    found = set[bytes]()
+    spellings = set[bytes]()
     for codec in _CODECS:
         with suppress(UnicodeEncodeError):
-            found.add(name.replace("`", "``").encode(codec))
-    return frozenset(found)
+            spellings.add(name.replace("`", "``").encode(codec))
+    return frozenset(spellings)
 
 
 _CODECS = (

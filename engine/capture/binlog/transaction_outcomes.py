@@ -419,25 +419,25 @@ class TransactionOutcomes:
         here[here] = sure = none_within(rows[resolved_run.masks.is_uncertain[rows]], begin - first, end - first)
         low, high = (np.searchsorted(rows, edge[sure] - first) for edge in (begin, end))
         moves = Moves(rows[ranges(low, high)], np.repeat(at[here], high - low))
-        begin_at, kept, size = 0, list[tuple[int, KeptTransaction]](), 0
+        begin_at, kept_transactions, size = 0, list[tuple[int, KeptTransaction]](), 0
         for n, commit in zip(commits[~here].tolist(), at[~here].tolist(), strict=True):
             place, kept_rows = self._rows_of(n, run.slice(commit, commit + 1))
             if kept_rows == NOTHING:
                 continue
             rows_apart = None
             if isinstance(kept_rows, KeptTransaction) and kept_rows.run.file == run.file:
-                kept.append((commit, kept_rows))
+                kept_transactions.append((commit, kept_rows))
                 size += kept_rows.bytes
                 if size <= MAX_HELD_BYTES:
                     continue
                 place = None
             elif isinstance(kept_rows, KeptTransaction):
                 rows_apart = copy_events(kept_rows.run, np.arange(kept_rows.begin, kept_rows.end))
-            yield resolved_run.part(begin_at, commit + 1, moves, kept, place, rows_apart)
-            begin_at, kept, size = commit + 1, [], 0
-        if kept:  # a part of its own, as only a part with kept rows is copied
-            yield resolved_run.part(begin_at, kept[-1][0] + 1, moves, kept)
-            begin_at = kept[-1][0] + 1
+            yield resolved_run.part(begin_at, commit + 1, moves, kept_transactions, place, rows_apart)
+            begin_at, kept_transactions, size = commit + 1, [], 0
+        if kept_transactions:  # a part of its own, as only a part with kept rows is copied
+            yield resolved_run.part(begin_at, kept_transactions[-1][0] + 1, moves, kept_transactions)
+            begin_at = kept_transactions[-1][0] + 1
         if begin_at < len(run.headers):
             yield resolved_run.part(begin_at, len(run.headers), moves, [])
 

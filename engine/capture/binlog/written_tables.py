@@ -75,7 +75,7 @@ def words_of(text: str) -> frozenset[str]:
 
     Those in literals and comments are included.
     """
-    return frozenset(_bare(found[0]) for found in _WORD.finditer(text)) | {
+    return frozenset(_bare(match[0]) for match in _WORD.finditer(text)) | {
         word.casefold() for word in re.findall(r"[\w$]+", text)
     }
 
@@ -86,7 +86,7 @@ def _tables(statement: str, database: str) -> set[FoldedName] | None:
         return set()  # they write only through routines; a table that is created is a captured one by chance only
     if verb == "LOAD":
         return _load_target(sqlglot.tokenize(statement, dialect="mysql"), database)
-    plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)
+    plain = _VERB.sub(lambda match: ("INSERT" if match[1].upper() == "REPLACE" else match[1]) + " ", statement)
     statements = sqlglot.parse(plain, dialect="mysql")
     if len(statements) != 1:
         return None
@@ -126,10 +126,10 @@ def _load_target(tokens: list[Token], database: str) -> set[FoldedName] | None:
 
 def _called_routines(statement: str) -> set[str]:
     """The names before a parenthesis, even inside a literal, and what CALL calls, with or without parentheses."""
-    found = {_bare(match[1]) for match in _CALLED.finditer(statement)}
+    routines = {_bare(match[1]) for match in _CALLED.finditer(statement)}
     if match := _CALLS.match(statement):
-        found.add(_bare(match[1]))
-    return found
+        routines.add(_bare(match[1]))
+    return routines
 
 
 def _bare(name: str) -> str:

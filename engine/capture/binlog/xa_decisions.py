@@ -140,8 +140,8 @@ class XaDecisions:
                 at = span[n]
                 place = file, int(spans.start[at]), int(spans.end[at])
                 self._undecided_transactions[key] = int(spans.begin[at]), place, int(hashes[n])
-            elif (found := self._undecided_transactions.pop(key, None)) is not None:
-                of[n], places[found[0]] = found[0], found[1]
+            elif (transaction := self._undecided_transactions.pop(key, None)) is not None:
+                of[n], places[transaction[0]] = transaction[0], transaction[1]
             else:
                 self._earlier.add(xid_of(key))
         return places

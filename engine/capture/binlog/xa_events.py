@@ -148,10 +148,10 @@ def _prepares(run: EventBatch) -> list[_XaPart]:
 
 def _texts(run: EventBatch, at: Offsets, width: int) -> U64:
     """The bytes from each offset on, a row each, padded with zeros. The buffer has padding for the last word."""
-    found: U64 = words(run.buffer)[at[:, None] + np.arange(0, width, 8)]
+    texts: U64 = words(run.buffer)[at[:, None] + np.arange(0, width, 8)]
     if width % 8:
-        found[:, -1] &= np.uint64((1 << 8 * (width % 8)) - 1)
-    return found
+        texts[:, -1] &= np.uint64((1 << 8 * (width % 8)) - 1)
+    return texts
 
 
 def _pack(key: bytes) -> U64:
@@ -161,28 +161,28 @@ def _pack(key: bytes) -> U64:
 
 def _alone(run: EventBatch, n: int) -> list[_XaPart]:
     """The decision that a QUERY event contains, if any."""
-    found = decision(run.body(n))
-    return [] if found is None else [_XaPart(np.array([n]), COMMIT if found[0] else ROLLBACK, _pack(found[1]))]
+    outcome = decision(run.body(n))
+    return [] if outcome is None else [_XaPart(np.array([n]), COMMIT if outcome[0] else ROLLBACK, _pack(outcome[1]))]
 
 
-def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_XaPart]:
+def _decisions(run: EventBatch, events: Offsets, at: Offsets) -> list[_XaPart]:
     """The COMMITs and ROLLBACKs among XA statements, which begin at these offsets."""
-    size, parts = run.headers.end[left] - at, list[_XaPart]()
+    size, parts = run.headers.end[events] - at, list[_XaPart]()
     for _ in range(_MOST_TEMPLATES):
-        if len(left) < _FEWEST_ALIKE:
+        if len(events) < _FEWEST_ALIKE:
             break
-        taken = np.zeros(len(left), bool)
+        mask = np.zeros(len(events), bool)
         template = _Template.of(run.buffer[at[0] : at[0] + size[0]].tobytes())
         if template is None:
-            parts += _alone(run, int(left[0]))
-            taken[0] = True
+            parts += _alone(run, int(events[0]))
+            mask[0] = True
         else:
             alike = np.flatnonzero(size == len(template.text))
             equal, keys = template.keys(_texts(run, at[alike], len(template.text)))
-            taken[alike[equal]] = True
-            parts.append(_XaPart(left[taken], template.verb, keys))
-        left, at, size = left[~taken], at[~taken], size[~taken]
-    for n in left.tolist():
+            mask[alike[equal]] = True
+            parts.append(_XaPart(events[mask], template.verb, keys))
+        events, at, size = events[~mask], at[~mask], size[~mask]
+    for n in events.tolist():
         parts += _alone(run, n)
     return parts
 

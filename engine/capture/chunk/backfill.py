@@ -143,24 +143,24 @@ def _last_of_each_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
     ascending = numbers[order]
     np.not_equal(ascending[1:], ascending[:-1], out=last[:-1])
     del ascending
-    found = order[last]
-    found.sort()
-    return found
+    indexes = order[last]
+    indexes.sort()
+    return indexes
 
 
 def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
     """A mask of the rows whose key is in `keys`, a table of the key columns."""
-    names, found = keys.column_names, np.zeros(rows.num_rows, bool)
+    names, mask = keys.column_names, np.zeros(rows.num_rows, bool)
     if not keys.num_rows or not rows.num_rows:
-        return found
+        return mask
     if len(names) == 1:
         return np.asarray(pc.is_in(rows[names[0]], keys[names[0]].combine_chunks()).to_numpy())
     numbered = rows.select(names).append_column("\0n", pa.array(np.arange(rows.num_rows)))
-    found[numbered.join(keys, names, join_type="left semi")["\0n"].to_numpy()] = True
-    return found
+    mask[numbered.join(keys, names, join_type="left semi")["\0n"].to_numpy()] = True
+    return mask
 
 
 def without(rows: pa.Table, keys: pa.Table) -> pa.Table:
-    """The rows whose key is not in `touched_keys`."""
-    found = among(rows, keys)
-    return rows.filter(pa.array(~found)) if found.any() else rows
+    """The rows whose key is not in `keys`."""
+    mask = among(rows, keys)
+    return rows.filter(pa.array(~mask)) if mask.any() else rows

@@ -153,11 +153,11 @@ def read_chunk(
         count, most = 0, request.max_rows(nulls)
         for rows in read_rows(session, request, nulled, nulls):
             count += rows.num_rows
-            kept = rows
+            batch = rows
             if count == most:
-                kept, request = cut_short(request, rows)
-            kept = request.projection.apply(kept)
-            writer.write(kept) if exact else waiting.add(kept)
+                batch, request = cut_short(request, rows)
+            batch = request.projection.apply(batch)
+            writer.write(batch) if exact else waiting.add(batch)
         step("after_read")
         timings.lap("read")
         high = watermarks.high(low, request.table, step)
@@ -306,18 +306,18 @@ def _slices(
     If the last key cannot be a bound, the slice is read again: up to a key that can, or twice as many rows.
     """
     assert request.key is not None
-    size, after, left = slice_rows(request.rows_per_s), None, request.max_rows(nulls)
-    assert left is not None
+    size, after, budget = slice_rows(request.rows_per_s), None, request.max_rows(nulls)
+    assert budget is not None
     limit = size + (nulls or 0)
     while True:
-        limit = left if left < limit + size else limit  # so that enough rows remain to find a bound among
+        limit = budget if budget < limit + size else limit  # so that enough rows remain to find a bound among
         counts = Counter[str]()
         session.pacer.wait(math.inf)
         batches = list(_read_select(session, request, slice_statement(request, after, limit), counts))
         rows = pa.concat_tables(batches) if batches else request.schema.empty_table()
         session.pacer.read(rows.num_rows, request.rows_per_s)
         last, bound = _last_bound(request.key, rows)
-        more = limit < left and rows.num_rows == limit
+        more = limit < budget and rows.num_rows == limit
         if more and (bound is None or last < limit - 1):
             limit = 2 * limit if bound is None else last + 1
             continue
@@ -325,7 +325,7 @@ def _slices(
         yield from batches
         if not more:
             return
-        after, left, limit = bound, left - limit, size
+        after, budget, limit = bound, budget - limit, size
 
 
 def _read_select(
@@ -388,8 +388,8 @@ def changes_between(
     session.xa_places.note(places)
     if session.watermarks.kind == "gtid" and low.gtids is not None:
         gtids = joined([low.gtids, str(binlog_range.transactions.gtids)], mariadb=False)
-        known = Position(high.file, high.offset, gtids)
-        session.watermarks.offer(Candidate(known, server_time_s(session.connection), places))
+        end = Position(high.file, high.offset, gtids)
+        session.watermarks.offer(Candidate(end, server_time_s(session.connection), places))
 
 
 def changes_of(

@@ -91,21 +91,21 @@ def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int,
     timings.lap("low")
     most = min(slice_rows(request.rows_per_s), _KEYS_A_STATEMENT) if request.rows_per_s else _KEYS_A_STATEMENT
     schema, names = request.schema, request.table.key
-    found = [schema.empty_table().select(names)]
+    key_rows = [schema.empty_table().select(names)]
     with Spill(schema, request.max_memory) as waiting, chunk_writer(request, schema) as writer:
         for first in range(0, len(request.keys), most):
             keys_of_statement = replace(request, keys=request.keys[first : first + most])
             for batch in read_rows(session, keys_of_statement, nulled):
                 rows = request.projection.apply(batch).cast(schema)
                 waiting.add(rows)
-                found.append(rows.select(names))
+                key_rows.append(rows.select(names))
         timings.lap("read")
         high = watermarks.high(low, request.table)
         watermarks.release()
         timings.lap("high")
         reduced = None
         if high != low:
-            within = named_within(request.table, request.keys, pa.concat_tables(found))
+            within = named_within(request.table, request.keys, pa.concat_tables(key_rows))
             reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         timings.lap("backfill")
         for rows in waiting:
@@ -121,13 +121,13 @@ def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int,
     )
 
 
-def named_within(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
-    """Select rows by identity: those requested, and those found, because a collation may match a different spelling.
+def named_within(table: Table, keys: tuple[Bound, ...], key_rows: pa.Table) -> Within:
+    """Select rows by identity: those requested, and those read, because a collation may match a different spelling.
 
-    found: their key columns.
+    key_rows: the key columns of the rows that were read.
     """
     wanted = identities(table, keys)
-    wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
+    wanted = pa.concat_tables([wanted, key_rows.select(table.key).cast(wanted.schema)])
     return lambda rows: among(rows, wanted)
 
 
@@ -151,12 +151,12 @@ def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: 
     Scans the keys first, and whole rows only if there are ghosts.
     """
     table = request.projection.published_table(request.table)
-    schema, read = image_schema(table), _keys(request, files)
+    schema, source_keys = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
     mirror, condition = reader.mirror(), _condition(request)
     keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
     for batch in mirror.batches(names, condition) if mirror else ():
-        rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), read)
+        rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), source_keys)
         if rows.num_rows:
             keys.append(rows.filter(pa.array(within(rows))).select(table.key))
     gone = pa.concat_tables(keys)
@@ -268,5 +268,5 @@ class RedumpPart:
 
 def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:
     """The keys, as requested, that are among these identities."""
-    found = among(identities(table, keys), some)
-    return [list(key) for key, one in zip(keys, found, strict=True) if one]
+    mask = among(identities(table, keys), some)
+    return [list(key) for key, one in zip(keys, mask, strict=True) if one]

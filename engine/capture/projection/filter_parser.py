@@ -72,8 +72,8 @@ def column_named(table: Table, name: str) -> Column | None:
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint that suggests the most similar name."""
-    found = difflib.get_close_matches(name, names, 1, 0.0)
-    return f"; the nearest is {found[0]!r}" if found else ""
+    matches = difflib.get_close_matches(name, names, 1, 0.0)
+    return f"; the nearest is {matches[0]!r}" if matches else ""
 
 
 def _refusal(table: Table, text: str, why: str) -> SpecError:

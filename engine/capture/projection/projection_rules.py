@@ -25,16 +25,18 @@ from engine.spec.settings import ProjectionRules, Spec, mask_salt
 def projection_of(spec: Spec, table: Table, key_columns: Collection[str] = ()) -> Projection:
     """The projection of a table. key_columns: the columns of its chunk key. Raises SpecError if it is invalid."""
     rules = spec.projection_rules(table.database, table.name)
-    kept, masks = _kept_columns(rules, table), _masks(rules, table)
+    columns, masks = _kept_columns(rules, table), _masks(rules, table)
     for name in dict.fromkeys([*table.key, *key_columns]):
-        if name in masks or (kept is not None and name not in kept):
+        if name in masks or (columns is not None and name not in columns):
             raise _identifies(table, name, masked=name in masks)
     for name in masks:
         if pa.types.is_nested(value_type(table.column(name)).arrow(table.column(name))):
             raise SpecError(f"{table.full_name}: column {name!r} has no text that could be masked.", hint="Exclude it.")
     where = parse_where(rules.where, table) if rules.where is not None else None
     salt = mask_salt(spec) if masks else None
-    return Projection(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
+    return Projection(
+        columns, {n: a for n, a in masks.items() if columns is None or n in columns}, where, (salt or "").encode()
+    )
 
 
 def projection_record(spec: Spec, table: Table) -> Description | None:
@@ -97,12 +99,12 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
                 detail="Nothing was started.",
                 hint="Correct it, or remove that section.",
             )
-        known = list(dict.fromkeys(column.name for table in matching for column in table.columns))
+        names = list(dict.fromkeys(column.name for table in matching for column in table.columns))
         for field in ("columns", "exclude", "mask"):
             for name in getattr(rules, field) or ():
                 if not any(column_named(table, name) for table in matching):
                     raise SpecError(
-                        f"tables.{glob}: {field} names column {name!r}, which does not exist{nearest(name, known)}.",
+                        f"tables.{glob}: {field} names column {name!r}, which does not exist{nearest(name, names)}.",
                         detail="Nothing was started.",
                         hint="Correct the name.",
                     )
@@ -149,7 +151,7 @@ def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collecti
 
 def with_other_projection(spec: Spec, state: State) -> list[str]:
     """The tables whose rules differ from those in the ledger."""
-    return [name for name, known in state.tables.items() if not known.stopped and has_other_rules(spec, known)]
+    return [name for name, table in state.tables.items() if not table.stopped and has_other_rules(spec, table)]
 
 
 def has_other_rules(spec: Spec, projection: TableState) -> bool:

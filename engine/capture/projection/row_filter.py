@@ -96,8 +96,8 @@ def _truth(condition: Condition, rows: pa.Table) -> pa.ChunkedArray:
         return _COMPARE[condition.operator](values, pa.scalar(condition.value, values.type))
     if isinstance(condition, Among):
         values = rows[condition.column]
-        found = pc.is_in(values, pa.array(condition.values, values.type))
-        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+        mask = pc.is_in(values, pa.array(condition.values, values.type))
+        return pc.if_else(pc.is_valid(values), mask, pa.scalar(None, pa.bool_()))
     if isinstance(condition, IsNull):
         return pc.is_null(rows[condition.column])
     if isinstance(condition, Not):

@@ -35,7 +35,7 @@ _DIGEST_LENGTH = 512
 class Projection:
     """Which columns and rows of a table are published."""
 
-    kept: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
     """The published columns; None for all."""
     masks: Mapping[str, str] = field(default_factory=dict)
     """The digest algorithm of each masked column."""
@@ -46,7 +46,7 @@ class Projection:
 
     def published_table(self, table: Table) -> Table:
         """The table as the destination has it."""
-        if self.kept is None and not self.masks:
+        if self.columns is None and not self.masks:
             return table
         columns = (self._masked_column(c) if c.name in self.masks else c for c in table.columns if self._keeps(c.name))
         return replace(table, columns=tuple(columns))
@@ -61,7 +61,7 @@ class Projection:
 
         JSON columns are always decoded: a partial update cannot be understood without the rest of the document.
         """
-        if self.kept is None:
+        if self.columns is None:
             return table
         needed = self.needed_columns(table)
         columns = (replace(c, unread=c not in needed and c.type != "json") for c in table.columns)
@@ -76,7 +76,7 @@ class Projection:
 
         `published_as` reads it.
         """
-        return {"kept": None if self.kept is None else list(self.kept), "masks": dict(self.masks)}
+        return {"kept": None if self.columns is None else list(self.columns), "masks": dict(self.masks)}
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Convert rows, which have at least the needed columns, to rows as published."""
@@ -90,7 +90,7 @@ class Projection:
 
     def published_changes(self, changes: RowChanges, chosen: npt.NDArray[np.int64]) -> RowChanges:
         """The chosen changes, with their rows as published."""
-        if self.kept is not None:
+        if self.columns is not None:
             names = [name for name in changes.rows.column_names if self._keeps(name)]
             changes = replace(changes, rows=changes.rows.select(names))
         if len(chosen) < len(changes):
@@ -98,13 +98,13 @@ class Projection:
         return replace(changes, rows=self._show_columns(changes.rows)) if self.masks else changes
 
     def _keeps(self, name: str) -> bool:
-        return self.kept is None or name in self.kept
+        return self.columns is None or name in self.columns
 
     def _filter(self) -> set[str]:
         return set(columns_of(self.where)) if self.where is not None else set()
 
     def _show_columns(self, rows: pa.Table) -> pa.Table:
-        if self.kept is not None:
+        if self.columns is not None:
             rows = rows.select([name for name in rows.column_names if self._keeps(name)])
         for name, algorithm in self.masks.items():
             if name in rows.column_names:

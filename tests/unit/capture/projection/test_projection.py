@@ -273,11 +273,11 @@ def test_later_globs_win_field_by_field() -> None:
     """A field that the later section does not set comes from an earlier one; without sections nothing changes."""
     parsed = spec('[tables."shop.*"]\nexclude = ["n"]\nwhere = "n = 1"\n[tables."shop.o*"]\nexclude = ["rate"]')
     projection = checked(parsed)
-    assert [c.name for c in TABLE.columns if projection.kept and c.name not in projection.kept] == ["rate"]
+    assert [c.name for c in TABLE.columns if projection.columns and c.name not in projection.columns] == ["rate"]
     assert projection.where is not None
     other = Table("shop", "x", TABLE.columns, ("id",))
-    assert projection_of(parsed, other).kept is not None
-    assert "n" not in (projection_of(parsed, other).kept or ())
+    assert projection_of(parsed, other).columns is not None
+    assert "n" not in (projection_of(parsed, other).columns or ())
     assert projection_of(spec(""), TABLE) == Projection()
     assert projection_record(spec(""), TABLE) is None
 
@@ -345,7 +345,7 @@ def test_a_column_that_the_projection_needs_may_not_go(section: str) -> None:
     more = Table("shop", "orders", (*TABLE.columns, Column("extra", "int")), ("id",))
     check_altered(parsed, TABLE, more, ())
     projection = projection_of(parsed, more)
-    assert ("extra" in (projection.kept or ["extra"])) == ("columns" not in section)
+    assert ("extra" in (projection.columns or ["extra"])) == ("columns" not in section)
 
 
 @pytest.mark.parametrize(
