@@ -54,10 +54,10 @@ def acknowledge(directory: Directory, alert: Alert, *, actor: str = "", note: st
 
     Raises OSError, and NewerFormatError if a newer version has acknowledged it.
     """
-    known = acknowledgement_of(directory, alert)
-    if known is not None:
-        return known
-    made = Acknowledgement(
+    earlier = acknowledgement_of(directory, alert)
+    if earlier is not None:
+        return earlier
+    acknowledgement = Acknowledgement(
         actor.strip() or this_user(),
         clock.utc_text(),
         note.strip(),
@@ -68,14 +68,14 @@ def acknowledge(directory: Directory, alert: Alert, *, actor: str = "", note: st
     )
     folder = _folder(directory)
     folder.mkdir(exist_ok=True)
-    text = json.dumps(formats.stamped("acknowledgement", asdict(made)), ensure_ascii=False, indent=1)
+    text = json.dumps(formats.stamped("acknowledgement", asdict(acknowledgement)), ensure_ascii=False, indent=1)
     if leave(directory, f"acknowledged/{occurrence(alert)}.json", text.encode()):
-        return made
+        return acknowledgement
     write_atomically(folder / f"{occurrence(alert)}.json", text)
     with suppress(FileNotFoundError):  # another console deletes the same ones
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
-    return made
+    return acknowledgement
 
 
 def acknowledgement_of(directory: Directory, alert: Alert) -> Acknowledgement | None:

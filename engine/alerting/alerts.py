@@ -158,23 +158,23 @@ class ActiveAlerts:
         names: as in `ErrorReported.helper`.
         """
         self._at = at
-        known = self.standing.get(_ROUTES)
-        if known is None:
+        alert = self.standing.get(_ROUTES)
+        if alert is None:
             return []
-        self._routes = {name: known.message for name in names if name in known.routes}
-        self.standing[_ROUTES], self.unsaved = replace(known, routes=tuple(self._routes)), True
+        self._routes = {name: alert.message for name in names if name in alert.routes}
+        self.standing[_ROUTES], self.unsaved = replace(alert, routes=tuple(self._routes)), True
         return [] if self._routes else list(self._clear(_ROUTES, "The route was removed from the spec.", None))
 
     def _route_news(self, route: str) -> Iterator[AlertNotice]:
         """Raise, update or clear the alert on routes that fail."""
-        known, texts = self.standing.get(_ROUTES), dict.fromkeys(self._routes.values())
+        alert, texts = self.standing.get(_ROUTES), dict.fromkeys(self._routes.values())
         if not self._routes:
             yield from self._clear(_ROUTES, "All routes of alerts work again.", None)
-        elif known is None:
+        elif alert is None:
             message, hint = " ".join(texts), remedy("route_unreachable")
             yield self._raise(Alert(*_ROUTES, None, None, message, hint, self._at, self._at, routes=(route,)))
         else:  # another one fails or works, which is no other alert
-            changed = replace(known, message=" ".join(texts), routes=tuple(self._routes))
+            changed = replace(alert, message=" ".join(texts), routes=tuple(self._routes))
             self.standing[_ROUTES], self.unsaved = changed, True
 
     def _error(self, event: ErrorReported) -> Iterator[AlertNotice]:
@@ -218,8 +218,8 @@ class ActiveAlerts:
             more = f", more than {form.format(limit)}" if over else ""
             message = f"The pipeline is {form.format(value)} behind its source{more}."
             yield from self._level(kind, value, limit, at, over=over, text=(message, remedy(kind)))
-        held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
-        message = f"The source {held} the binlog at the committed position."
+        purges = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
+        message = f"The source {purges} the binlog at the committed position."
         short = runway_s is not None and runway_s < limits.runway_s
         yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
 
@@ -258,8 +258,8 @@ class ActiveAlerts:
         name = (kind, table)
         if over == (name in self.standing):
             self._crossed.pop(name, None)
-            if over and (known := self.standing[name]).held:  # no route knows it: it is announced as it is then
-                self.standing[name] = replace(known, value=value, message=text[0])
+            if over and (alert := self.standing[name]).held:  # no route knows it: it is announced as it is then
+                self.standing[name] = replace(alert, value=value, message=text[0])
             return
         since, since_s = self._crossed.setdefault(name, (at, self._now_s))
         if self._now_s - since_s < self._settings.for_s:
@@ -334,8 +334,8 @@ class ActiveAlerts:
         name, message = ("read_blocked", event.table), f"{blocked(event, event.table)}."
         if event.since is None:
             yield from self._clear(name, message, None)
-        elif (known := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
-            self.standing[name], self.unsaved = replace(known, value=event.seconds, message=message), True
+        elif (alert := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
+            self.standing[name], self.unsaved = replace(alert, value=event.seconds, message=message), True
         elif event.seconds >= (limit_s := patience_s(self._settings)):
             hint = event.hint or remedy(*name)
             yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
@@ -397,9 +397,9 @@ class ActiveAlerts:
         if event.outcome != "failed" or error is None:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
-        known, at = self.standing.get(name), self._at
+        alert, at = self.standing.get(name), self._at
         message = f"The run failed: {error.message}"
-        if known is not None and (known.value, failure_kind(known.message)) == (event.exit_code, failure_kind(message)):
+        if alert is not None and (alert.value, failure_kind(alert.message)) == (event.exit_code, failure_kind(message)):
             yield from self._repeat(at, [name])
             return
         yield from self._clear(name, "A later run failed for another reason.", None)
@@ -436,17 +436,17 @@ class ActiveAlerts:
 
     def _stand(self, alert: Alert) -> Iterator[AlertNotice]:
         """Raise an alert, or let the one that stands say what is true now, which is no other alert."""
-        known = self.standing.get(alert.name)
-        if known is None:
+        before = self.standing.get(alert.name)
+        if before is None:
             yield self._raise(alert)
-        elif (known.message, known.hint) != (alert.message, alert.hint):
-            changed = replace(known, value=alert.value, message=alert.message, hint=alert.hint)
+        elif (before.message, before.hint) != (alert.message, alert.hint):
+            changed = replace(before, value=alert.value, message=alert.message, hint=alert.hint)
             self.standing[alert.name], self.unsaved = changed, True
 
     def _raise(self, alert: Alert) -> AlertNotice:
-        known, silent = self.standing.get(alert.name), self._silenced(alert)
-        held = silent and (known is None or known.held)  # routes that know it get its end
-        self.standing[alert.name] = replace(alert, held=held, changed=silent and not held)
+        before, silent = self.standing.get(alert.name), self._silenced(alert)
+        is_held = silent and (before is None or before.held)  # routes that know it get its end
+        self.standing[alert.name] = replace(alert, held=is_held, changed=silent and not is_held)
         self._announced_s[alert.name], self.unsaved = self._now_s, True
         self._crossed.pop(alert.name, None)
         return AlertRaised, replace(alert, held=silent)

@@ -47,13 +47,13 @@ class LagRules:
 
     def whole_pipeline(self) -> bool:
         """Whether the pipeline's own threshold is in force: for a table, or as long as no table is known."""
-        return self._found().whole_pipeline
+        return self._rules_in_force().whole_pipeline
 
     def rules(self) -> Rules:
         """By glob, the threshold in seconds and the tables that follow it."""
-        return self._found().rules
+        return self._rules_in_force().rules
 
-    def _found(self) -> InForce:
+    def _rules_in_force(self) -> InForce:
         if self._in_force is None:
             self._in_force = self._matched()
         return self._in_force

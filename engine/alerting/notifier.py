@@ -75,9 +75,9 @@ class Notifier:
                 self._announce(notice)
             for name, problem in broken.items():
                 self._undelivered(name, problem, _FIRST_RETRY_S)
-            if known := self._alerts.standing.get(_UNREACHABLE):
-                asked = failing if before else failing - self._taking(known)
-                self._routes.probe(asked, self._notice(RAISED, at, known))
+            if alert := self._alerts.standing.get(_UNREACHABLE):
+                routes = failing if before else failing - self._taking(alert)
+                self._routes.probe(routes, self._notice(RAISED, at, alert))
             self._save_changes()
 
     def _taking(self, alert: Alert) -> set[str]:

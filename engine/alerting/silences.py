@@ -133,12 +133,12 @@ def _all(directory: Directory) -> tuple[Silence, ...]:
         changed_ns = folder.stat().st_mtime_ns
     except OSError:
         return ()
-    known = _SEEN.get(folder)
+    entry = _SEEN.get(folder)
     settled = clock.utc_now().timestamp() - changed_ns / 1e9 > _SETTLED_S
-    if known is None or known[0] != changed_ns or not settled:
-        found = (_read(path) for path in folder.glob("*.json"))
-        _SEEN[folder] = known = (changed_ns, tuple(one for one in found if one is not None))
-    return known[1]
+    if entry is None or entry[0] != changed_ns or not settled:
+        records = (_read(path) for path in folder.glob("*.json"))
+        _SEEN[folder] = entry = (changed_ns, tuple(one for one in records if one is not None))
+    return entry[1]
 
 
 def _write(directory: Directory, silence: Silence) -> None:

@@ -176,11 +176,11 @@ def release(path: Path) -> None:
 
 def keep_answered(path: Path, answer: CommandOutcome, identity: str) -> None:
     """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
-    kept = path.parent / answer
-    make_folder(kept)
+    folder = path.parent / answer
+    make_folder(folder)
     path.replace(answered_file(path.parent, answer, identity))
     release(path)
-    for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
+    for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
         old.unlink(missing_ok=True)
 
 

@@ -58,8 +58,8 @@ class Controls:
         if arguments.get("snapshot"):
             return replace(self, snapshot=pause)
         named = set(arguments["tables"])
-        left = set(self.tables) | named if pause else set(self.tables) - named
-        return replace(self, tables=tuple(sorted(left)))
+        tables = set(self.tables) | named if pause else set(self.tables) - named
+        return replace(self, tables=tuple(sorted(tables)))
 
 
 def load_controls(directory: Directory) -> Controls:

@@ -90,31 +90,33 @@ class Disk:
     def failed(self, name: str, error: BaseException) -> None:
         """Record that `name` failed because a place took no file."""
         fault, place = fault_of(error), self._full_places(error)
-        found = self._found(name, error, fault, place)
+        outage = self._outage_of(name, error, fault, place)
         with self._lock:
-            known, now_s, tried = self.outage, clock.monotonic_s(), self._trying
+            before, now_s, tried = self.outage, clock.monotonic_s(), self._trying
             self._names.add(name)
             self._failed_s = now_s
             self._trying = False
-            if known is None:
+            if before is None:
                 self._since_s = now_s
                 self._met = set()
-                shown = replace(found, attempt=1)
+                current = replace(outage, attempt=1)
             else:
-                worse = _WORST_FIRST.index(found.cause) < _WORST_FIRST.index(known.cause)
-                counts = tried or found.cause == "disk"  # readers that began before all fail for the same store
-                other = tried and found.cause == known.cause and found.disk_fault != known.disk_fault
-                shown = replace(found if worse or other else known, since=known.since, attempt=known.attempt + counts)
-            new = shown.cause not in self._met
-            self._show(shown, waits=new or tried)
-        if shown.cause == "disk" and new:
-            self._report_disk(fault, name, place, error, shown)
-        elif shown.cause != "disk" and (new or tried):
-            self._report_store(shown, error)
-        if known is None:
-            self._full(shown.reason)
+                worse = _WORST_FIRST.index(outage.cause) < _WORST_FIRST.index(before.cause)
+                counts = tried or outage.cause == "disk"  # readers that began before all fail for the same store
+                other = tried and outage.cause == before.cause and outage.disk_fault != before.disk_fault
+                current = replace(
+                    outage if worse or other else before, since=before.since, attempt=before.attempt + counts
+                )
+            new = current.cause not in self._met
+            self._show(current, waits=new or tried)
+        if current.cause == "disk" and new:
+            self._report_disk(fault, name, place, error, current)
+        elif current.cause != "disk" and (new or tried):
+            self._report_store(current, error)
+        if before is None:
+            self._full(current.reason)
 
-    def _found(self, name: str, error: BaseException, fault: Fault, place: Sequence[Path]) -> WriteOutage:
+    def _outage_of(self, name: str, error: BaseException, fault: Fault, place: Sequence[Path]) -> WriteOutage:
         where = " or ".join(map(str, dict.fromkeys(map(folder_of, place or self._local)))) or "its folders"
         reason = f"{fault.state} ({name}: {_reason(error)}{_named(place, error, fault)})"
         return WriteOutage(
@@ -132,13 +134,13 @@ class Disk:
             self._next_s = clock.monotonic_s() + _pause_s(outage)
 
     def _report_disk(
-        self, fault: Fault, name: str, place: Sequence[Path], error: BaseException, shown: WriteOutage
+        self, fault: Fault, name: str, place: Sequence[Path], error: BaseException, outage: WriteOutage
     ) -> None:
         full = DiskFullError(
             f"{fault.message}: {name}: {_reason(error)}{_named(place, error, fault)}",
             detail="The pipeline waits. Nothing is lost: committed data is complete, "
             f"and the rest is read once {WRITE_ENDS[fault.disk_fault]}.",
-            hint=f"{shown.hint} The pipeline then continues by itself.",
+            hint=f"{outage.hint} The pipeline then continues by itself.",
         )
         self._journal.write(ErrorReported.of(full, attempt=1, retry_in_s=RETRY_S))
 
@@ -190,14 +192,14 @@ class Disk:
 
     def _still_away(self, error: OSError) -> None:
         """Record a probe that failed for a store alone."""
-        found = self._found("probe", error, fault_of(error), ())
+        outage = self._outage_of("probe", error, fault_of(error), ())
         with self._lock:
-            if (known := self.outage) is None:
+            if (before := self.outage) is None:
                 return
-            same = found.cause == known.cause
-            shown = replace(known if same else found, since=known.since, attempt=known.attempt + 1)
-            self._show(shown)
-        self._report_store(shown, error)
+            same = outage.cause == before.cause
+            current = replace(before if same else outage, since=before.since, attempt=before.attempt + 1)
+            self._show(current)
+        self._report_store(current, error)
 
     def probe_now(self) -> None:
         """Probe at the next call of `holds`."""

@@ -116,8 +116,8 @@ class SinkProgress:
         through = f", through epoch {self.through_epoch}" if applies else ""
         since = f", lacks epochs since {utc_time(self.lacks_since)}" if self.lacks_since else ""
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
-        kept = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
-        return f"{self.state}{through}{since}{kept}{f': {self.error}' if self.error else ''}"
+        size = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
+        return f"{self.state}{through}{since}{size}{f': {self.error}' if self.error else ''}"
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ class RunnerRecord:
             "commands": records_from(OpenCommand, record.get("commands")),
             "error": ErrorRecord.from_json(record.get("error")),
         }
-        found = record_from(cls, {**record, **nested})
-        if found is None:
+        runner = record_from(cls, {**record, **nested})
+        if runner is None:
             raise TypeError("the record of a runner has no state")
-        return found
+        return runner
 
 
 def _blocked(values: object) -> tuple[ReadsBlocked, ...]:

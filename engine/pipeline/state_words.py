@@ -62,12 +62,12 @@ def shown_state(state: str, *, away: Cause | None, unwritten: WriteFault | None)
     return unwritten or state
 
 
-def table_state(state: str, shown: str) -> str:
+def table_state(state: str, pipeline_state: str) -> str:
     """The state of a table, as it is shown: that of its pipeline while nobody carries out its own.
 
-    state: in the ledger or the journal. shown: the key of `STATES` of its pipeline.
+    state: in the ledger or the journal. pipeline_state: the key of `STATES` of its pipeline.
     """
-    if state in _OWN or shown in ("running", "table_stopped"):
+    if state in _OWN or pipeline_state in ("running", "table_stopped"):
         return state
     # A table that is "stopped" needs an operator, and one that "failed" would have failed itself.
-    return _NOT_RUNNING if shown in ("ended", "failed") else STATES.get(shown, state)
+    return _NOT_RUNNING if pipeline_state in ("ended", "failed") else STATES.get(pipeline_state, state)

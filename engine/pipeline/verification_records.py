@@ -31,10 +31,10 @@ class Difference:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """The difference in `tables/<table>.json`. Raises KeyError or TypeError if it is damaged."""
-        found = record_from(cls, {**record, "key": tuple(record["key"]), "columns": tuple(record["columns"])})
-        if found is None:
+        difference = record_from(cls, {**record, "key": tuple(record["key"]), "columns": tuple(record["columns"])})
+        if difference is None:
             raise TypeError("no difference of a row")
-        return found
+        return difference
 
     def to_json(self) -> dict[str, Any]:
         """For `tables/<table>.json`."""
@@ -110,16 +110,16 @@ class Summary:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """The summary in `summary.json`. Raises TypeError if it is damaged."""
-        found = record_from(cls, {**record, "unreadable": record_from(Unreadable, record.get("unreadable"))})
-        if found is None:
+        summary = record_from(cls, {**record, "unreadable": record_from(Unreadable, record.get("unreadable"))})
+        if summary is None:
             raise TypeError("no summary of a verification")
-        return found
+        return summary
 
     def to_json(self) -> dict[str, Any]:
         """For `summary.json` and the journal. `unreadable` is there only if the mirror cannot be read."""
-        found = dict(vars(self))  # asdict would copy deeply, and there may be thousands of them
-        broken: Unreadable | None = found.pop("unreadable")
-        return found if broken is None else {**found, "unreadable": asdict(broken)}
+        fields = dict(vars(self))  # asdict would copy deeply, and there may be thousands of them
+        broken: Unreadable | None = fields.pop("unreadable")
+        return fields if broken is None else {**fields, "unreadable": asdict(broken)}
 
 
 @dataclass(frozen=True)

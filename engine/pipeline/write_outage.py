@@ -32,9 +32,9 @@ class WriteOutage:
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> Self | None:
         """That of a `runner.json`, also of one of an earlier version; None if nothing is out."""
-        found = record.get("write_outage")
-        if isinstance(found, Mapping):
-            return record_from(cls, found) if found.get("cause") in WRITE_ALERTS else None
+        outage = record.get("write_outage")
+        if isinstance(outage, Mapping):
+            return record_from(cls, outage) if outage.get("cause") in WRITE_ALERTS else None
         if not isinstance(reason := record.get("disk_full"), str):
             return None
         hint, since = (str(record.get(f"disk_full_{name}") or "") for name in ("hint", "since"))

@@ -83,26 +83,26 @@ def read_alter(reader: Reader) -> Alter:
 
 def _others(tokens: tuple[Token, ...]) -> tuple[tuple[StatementName, ...], bool]:
     """The other tables whose rows an ALTER TABLE may replace, and whether these are all."""
-    reader, found = Reader(tokens), list[StatementName]()
+    reader, others = Reader(tokens), list[StatementName]()
     try:
         while not reader.ended:
             if reader.accept_all("EXCHANGE", "PARTITION"):
                 while not reader.accept_all("WITH", "TABLE"):
                     reader.take()
-                found.append(reader.name())
+                others.append(reader.name())
             elif reader.accept("CONVERT"):
-                found += _converted(reader)
+                others += _converted(reader)
             elif reader.accept("RENAME"):
                 if not reader.accept("COLUMN", *_INDEXES):
                     _ = reader.accept("TO", "AS") or reader.accept_sign("=")
-                    found.append(reader.name())
+                    others.append(reader.name())
             elif reader.sees("UNION"):
-                return tuple(found), False
+                return tuple(others), False
             else:
                 reader.take()
     except UnreadableError:
-        return tuple(found), False
-    return tuple(found), True
+        return tuple(others), False
+    return tuple(others), True
 
 
 def _converted(reader: Reader) -> list[StatementName]:
@@ -120,12 +120,12 @@ def _actions(tokens: tuple[Token, ...]) -> tuple[Action, ...]:
         reader = Reader(tokens)
         if reader.accept_all(*words):
             return (Action("option"),)
-    found: list[Action] = []
+    actions: list[Action] = []
     for part in split_at_commas(tokens):
         reader = Reader(part)
-        found += _action(reader)
+        actions += _action(reader)
         reader.require_end()
-    return tuple(found)
+    return tuple(actions)
 
 
 def _action(reader: Reader) -> list[Action]:
@@ -165,7 +165,7 @@ def _options(reader: Reader) -> list[Action]:
     if not reader.tokens:
         raise UnreadableError("an action is missing")
     rebuilt = any(token.is_word("ENGINE", "FORCE") for token in reader.tokens)
-    found = Action("structure" if rebuilt else "option")
+    action = Action("structure" if rebuilt else "option")
     while not reader.ended:
         if reader.accept("ENABLE", "DISABLE"):
             reader.require("KEYS")
@@ -180,7 +180,7 @@ def _options(reader: Reader) -> list[Action]:
             reader.require("VALIDATION")
             continue
         _option(reader)
-    return [found]
+    return [action]
 
 
 def _option(reader: Reader) -> None:
@@ -209,20 +209,20 @@ def _add(reader: Reader) -> list[Action]:
     if constraint and not reader.sees("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         reader.accept_if_exists()
         reader.identifier()
-    if (found := _constraint(reader)) is not None:
-        return [found]
+    if (action := _constraint(reader)) is not None:
+        return [action]
     if constraint:
         raise UnreadableError("an unknown constraint")
     reader.accept("COLUMN")
     exists = reader.accept_if_exists()
     if not reader.sees_sign("("):
         return [_added(reader, if_exists=exists)]
-    found_all: list[Action] = []
+    actions: list[Action] = []
     for part in split_at_commas(reader.parentheses()):
         one = Reader(part)
-        found_all.append(_constraint(one) or _added(one, if_exists=exists))
+        actions.append(_constraint(one) or _added(one, if_exists=exists))
         one.require_end()
-    return found_all
+    return actions
 
 
 def _constraint(reader: Reader) -> Action | None:

@@ -41,13 +41,13 @@ def read_column(reader: Reader) -> Definition:
         reader.parentheses()
     while reader.accept("UNSIGNED", "SIGNED", "ZEROFILL"):
         pass
-    found, place = set[str](), None
+    attributes, place = set[str](), None
     while not reader.ended and (place := _place(reader)) is None:
-        found.add(_attribute(reader))
-    filled = bool(found & {"filled", "primary", "numbered"}) or (
-        token.value.upper() in _FILLED_TYPES and "null" not in found
+        attributes.add(_attribute(reader))
+    filled = bool(attributes & {"filled", "primary", "numbered"}) or (
+        token.value.upper() in _FILLED_TYPES and "null" not in attributes
     )
-    return Definition(filled, place, "primary" in found, "numbered" in found)
+    return Definition(filled, place, "primary" in attributes, "numbered" in attributes)
 
 
 def read_value(reader: Reader) -> None:

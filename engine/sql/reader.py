@@ -35,9 +35,9 @@ class Reader:
 
     def accept(self, *words: str) -> bool:
         """Move past the next keyword if it is one of these."""
-        found = self.sees(*words)
-        self.at += found
-        return found
+        matches = self.sees(*words)
+        self.at += matches
+        return matches
 
     def require(self, *words: str) -> None:
         """Move past the next keyword. Raises UnreadableError if it is none of these."""
@@ -46,15 +46,15 @@ class Reader:
 
     def accept_sign(self, sign: str) -> bool:
         """Move past the next token if it is this sign."""
-        found = self.sees_sign(sign)
-        self.at += found
-        return found
+        matches = self.sees_sign(sign)
+        self.at += matches
+        return matches
 
     def accept_all(self, *words: str) -> bool:
         """Move past these keywords if they come next, all of them."""
-        found = all(self.sees(word, ahead=n) for n, word in enumerate(words))
-        self.at += len(words) * found
-        return found
+        matches = all(self.sees(word, ahead=n) for n, word in enumerate(words))
+        self.at += len(words) * matches
+        return matches
 
     def accept_if_exists(self) -> bool:
         """Move past IF EXISTS or IF NOT EXISTS."""

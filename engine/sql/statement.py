@@ -99,9 +99,9 @@ def _create(reader: Reader) -> Effect:
     if kind == "INDEX":
         reader.accept_if_exists()
         reader.identifier()
-        found = _on(reader)
+        effect = _on(reader)
         computed = any(part and part[0].is_sign("(") for part in split_at_commas(reader.parentheses()))
-        return found if unique or replaced or computed else Effect("rebuilds", found.tables)
+        return effect if unique or replaced or computed else Effect("rebuilds", effect.tables)
     if kind in ("DATABASE", "SCHEMA"):
         reader.accept_if_exists()
         return Effect("alters", databases=(reader.identifier(),)) if replaced else NOTHING
@@ -154,12 +154,12 @@ def _alter(reader: Reader) -> Effect:
         return UNKNOWN if any(token.is_word("UPGRADE") for token in reader.tokens) else NOTHING
     if kind != "TABLE":
         return UNKNOWN
-    found = read_alter(reader)
+    alter = read_alter(reader)
     if ignore:  # MariaDB then drops rows that violate a new unique key
-        found = Alter(found.table, None, found.others, found.named)
-    if found.actions is not None and all(action.kind == "option" for action in found.actions):
-        return Effect("rebuilds", (found.table,), alter=found)
-    return Effect("alters", (found.table, *found.others), is_complete=found.named, alter=found)
+        alter = Alter(alter.table, None, alter.others, alter.named)
+    if alter.actions is not None and all(action.kind == "option" for action in alter.actions):
+        return Effect("rebuilds", (alter.table,), alter=alter)
+    return Effect("alters", (alter.table, *alter.others), is_complete=alter.named, alter=alter)
 
 
 def _drop(reader: Reader) -> Effect:

@@ -83,8 +83,8 @@ def tokens(statement: str, modes: Modes) -> tuple[Token, ...]:
 
     Raises UnreadableError if a quote or a comment is not closed.
     """
-    found = tuple(_tokens(statement, modes))
-    return found[:-1] if found and found[-1].is_sign(";") else found
+    result = tuple(_tokens(statement, modes))
+    return result[:-1] if result and result[-1].is_sign(";") else result
 
 
 def rewritten(tokens: tuple[Token, ...]) -> str:
@@ -116,8 +116,8 @@ def _tokens(statement: str, modes: Modes) -> Iterator[Token]:
         if kind in ("blank", "code") or ends:
             spaced = True
             continue
-        for found, value in _of_kind(kind, text, modes):
-            yield Token(found, value, spaced)
+        for token_kind, value in _of_kind(kind, text, modes):
+            yield Token(token_kind, value, spaced)
             spaced = False
     if executed:
         raise UnreadableError("a comment is not closed")
@@ -160,7 +160,7 @@ def _plain(text: str, modes: Modes) -> str:
 
 def _text(value: str) -> str:
     """A text with backslash escapes, in quotes."""
-    return "'" + re.sub(r"\\.|'", lambda found: "''" if found[0] == "'" else found[0], value, flags=re.DOTALL) + "'"
+    return "'" + re.sub(r"\\.|'", lambda match: "''" if match[0] == "'" else match[0], value, flags=re.DOTALL) + "'"
 
 
 def _name(name: str) -> str:

@@ -113,7 +113,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "plan/planner.py::check_names": (1, INPUT),
     "plan/walk.py::_key_at": (1, ("test_plans.py::test_keys_that_cannot_be_placed_stop_their_table_alone",)),
     "plan/walk.py::bound_of": (1, ("test_plans.py::test_keys_that_cannot_be_placed_stop_their_table_alone",)),
-    "audit/audit.py::_asked": (1, INPUT),
+    "audit/audit.py::_limit": (1, INPUT),
     "audit/audit.py::_require_between": (1, INPUT),
     "audit/audit_range.py::read_history": (1, INPUT),
     "audit/audit_range.py::parsed": (1, INPUT),

@@ -134,11 +134,11 @@ class Lease:
                 self._record = record
                 self._tag = tag
                 return
-            found = seen_lease(self._state)
-            if found is None or found.record.holder != self._record.holder:
-                raise _lost(self._state, found)
-            self._record = found.record
-            self._tag = found.tag
+            lease = seen_lease(self._state)
+            if lease is None or lease.record.holder != self._record.holder:
+                raise _lost(self._state, lease)
+            self._record = lease.record
+            self._tag = lease.tag
 
 
 def take_lease(
@@ -246,8 +246,8 @@ def _another(state: Folder, name: str, own: str) -> SpecError:
     )
 
 
-def _lost(state: Folder, found: SeenLease | None) -> PipelineHeldError:
-    who = f"the runner on {found.record.host} (pid {found.record.pid})" if found else "nobody: somebody deleted it"
+def _lost(state: Folder, lease: SeenLease | None) -> PipelineHeldError:
+    who = f"the runner on {lease.record.host} (pid {lease.record.pid})" if lease else "nobody: somebody deleted it"
     return PipelineHeldError(
         f"This runner has lost its lease of the pipeline in {state.url} to {who}.",
         detail="It had not renewed it in time, as when its host stands still or the store does not answer. "

@@ -27,7 +27,7 @@ def ledger_folders(state: Folder) -> list[str]:
 
 def new_ledger_folder(folders: Iterable[str]) -> str:
     """A name for the folder of a restored ledger, after all others; unique. folders: the others."""
-    number = max((int(found[1]) for name in folders if (found := _RESTORED.match(name))), default=0) + 1
+    number = max((int(match[1]) for name in folders if (match := _RESTORED.match(name))), default=0) + 1
     return f"{LEDGER}-{number:06d}-{secrets.token_hex(3)}"
 
 

@@ -53,7 +53,7 @@ class RunnerSync:
         """Why the lease is another's."""
         self.errors: dict[str, Exception] = {}
         """What fails now, by step; the run reports it."""
-        self._lost: Callable[[], None] = lambda: None
+        self._on_loss: Callable[[], None] = lambda: None
         self._gives_up: Callable[[], bool] = lambda: False
         self._is_complete = False
         """Whether the copy is what the bucket has."""
@@ -85,16 +85,16 @@ class RunnerSync:
             self.close()
             raise
 
-    def start(self, lost: Callable[[], None], gives_up: Callable[[], bool]) -> None:
-        """Begin to keep both equal. lost: called once if another runner has taken the lease (`held_error`).
+    def start(self, on_loss: Callable[[], None], gives_up: Callable[[], bool]) -> None:
+        """Begin to keep both equal. on_loss: called once if another runner has taken the lease (`held_error`).
 
         gives_up: whether the run ends, and no commit waits for the store any more.
         """
-        self._lost = lost
+        self._on_loss = on_loss
         self._gives_up = gives_up
         self._mover.start()
         if self.held_error is not None:
-            lost()
+            on_loss()
 
     def report(self) -> None:
         """Raises the error that a step meets now, for the helper that reports it."""
@@ -105,7 +105,7 @@ class RunnerSync:
         """Note that another runner has the pipeline: nothing is written any more."""
         if self.held_error is None:
             self.held_error = error
-            self._lost()
+            self._on_loss()
 
     def commit(self, create: Callable[[], str]) -> str:
         """The result of a creation, repeated while the store is away, until the run ends. It decides by its content.

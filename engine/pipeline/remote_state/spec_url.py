@@ -22,11 +22,11 @@ def home() -> Path:
 
 def pipelines_in(folder: Path) -> list[Directory]:
     """The pipelines in a folder, by name. The copies of those whose state is in a bucket are kept current."""
-    found = [Directory(spec.parent) for spec in sorted(folder.glob("*/pipeline.toml"))]
-    for directory in found:
+    directories = [Directory(spec.parent) for spec in sorted(folder.glob("*/pipeline.toml"))]
+    for directory in directories:
         with suppress(OSError, ValueError, SpecError):
             _follow(directory, directory.spec.stat().st_mtime_ns)
-    return found
+    return directories
 
 
 @lru_cache(maxsize=4096)

@@ -198,5 +198,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _seen(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns

@@ -47,8 +47,8 @@ class Command:
 
     def accepted(self, what: str | None = None) -> CommandAccepted:
         """For the journal. what: what the command is about, in words."""
-        asked = self.arguments if isinstance(self.arguments, Mapping) else {}
-        bounds, keys = asked.get("range"), asked.get("keys")
+        arguments = self.arguments if isinstance(self.arguments, Mapping) else {}
+        bounds, keys = arguments.get("range"), arguments.get("keys")
         keys = keys[:_JOURNALLED_KEYS] if isinstance(keys, list) else None
         return CommandAccepted(
             id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what, range=bounds, keys=keys
@@ -178,5 +178,5 @@ def _order(path: Path) -> tuple[bool, int, int, str]:
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
         time = path.stat().st_mtime_ns
         place = json.loads(path.read_text(encoding="utf-8")).get("seq")
-    known = place if isinstance(place, int) else None
-    return known is None, known or 0, time, path.name
+    number = place if isinstance(place, int) else None
+    return number is None, number or 0, time, path.name

@@ -209,8 +209,8 @@ def _redumped(record: EpochRecord, parts: Sequence[RedumpReport]) -> dict[str, l
 
 def dates_nulled(record: EpochRecord) -> list[TableNulled]:
     """The tables of an epoch that have dates which became NULL, for the journal."""
-    found = ((name, nulled(change)) for name, change in record.tables.items())
-    return [TableNulled(table=name, columns=columns) for name, columns in found if columns]
+    columns_by_table = ((name, nulled(change)) for name, change in record.tables.items())
+    return [TableNulled(table=name, columns=columns) for name, columns in columns_by_table if columns]
 
 
 def commit_event(

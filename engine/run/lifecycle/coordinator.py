@@ -167,10 +167,10 @@ class Coordinator:
             connection.check(self.epochs.state())
             raise went_back(committed_position, position)  # must not pass for "nothing new"
         captured = {name: (table, self.captured.plans[name]) for name, table in self.captured.tables.items()}
-        asked = self.redumps.begin(self.epochs.state().tables, captured)
+        to_resnapshot = self.redumps.begin(self.epochs.state().tables, captured)
         outdated = position.order > committed_position.order
-        if outdated or asked or self.chunks.waiting or self.work.resnapshot_due:
-            self.epochs.commit(position, asked)
+        if outdated or to_resnapshot or self.chunks.waiting or self.work.resnapshot_due:
+            self.epochs.commit(position, to_resnapshot)
         else:
             self.reads.snapshot.binlog_read(self.pace.began_s)
             self.pace.done(0.0, changes=0)

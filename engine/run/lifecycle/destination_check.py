@@ -37,12 +37,12 @@ def ask_store(sink: Sink) -> None:
 
 def check_state(url: str) -> Check:
     """Whether the pipeline's state can be kept in its bucket."""
-    found = tried(folder_at(url), replaces=True)
-    actual = found.fault or "written, read, raced for, replaced and deleted"
-    outcome: Literal["fail", "ok"] = "fail" if found.fault else "ok"
+    trial = tried(folder_at(url), replaces=True)
+    actual = trial.fault or "written, read, raced for, replaced and deleted"
+    outcome: Literal["fail", "ok"] = "fail" if trial.fault else "ok"
     expected = "one of several writers creates a file, and one replaces it"
     why = "The pipeline's state is there, with the lease that one runner at a time has."
-    return Check("state", outcome, expected, actual, why, found.remedy)
+    return Check("state", outcome, expected, actual, why, trial.remedy)
 
 
 def require_destination(sink: Sink) -> None:

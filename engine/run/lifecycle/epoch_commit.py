@@ -103,22 +103,22 @@ class EpochCommit:
         """Take the committed position as candidate. now_s: the source's clock, after the binlog was at least there."""
         self.candidate = Candidate(replace(self.position, gtids=self.gtids.proved_set), now_s)
 
-    def commit(self, position: Position, asked: Collection[str] = ()) -> None:
+    def commit(self, position: Position, to_resnapshot: Collection[str] = ()) -> None:
         """Commit an epoch: read the binlog to `position`, or as far as one goes, and submit it to the publisher.
 
-        asked: tables to resnapshot because an operator asked for it.
+        to_resnapshot: tables to resnapshot because an operator asked for it.
         """
         began_s, seen_s = clock.monotonic_s(), server_time_s(self.connection.now)
         content = self._read(position)
         read_s = clock.monotonic_s() - began_s
         ends = max([content.end, content.committed_position], key=lambda p: p.order)
-        judged = self.alterations.judge(self.connection.now, self.state(), content.alteration, asked, ends)
+        judged = self.alterations.judge(self.connection.now, self.state(), content.alteration, to_resnapshot, ends)
         record, verdicts = self._record(content, judged)
         self.delivery.commit(record)
         self._note_commit(record, content, verdicts)
         if content.end.order >= position.order:
             self.snapshot.binlog_read(began_s)
-        self._change_tables(content, verdicts, asked)
+        self._change_tables(content, verdicts, to_resnapshot)
         self.publisher.submit(record)
         self._advance(content.reports, seen_s)
         took_s = clock.monotonic_s() - began_s
@@ -139,8 +139,8 @@ class EpochCommit:
         parts = split_range(binlog_files(self.connection.now), first, position, self.session.slots, committed_position)
         end = parts[-1][1] if parts else committed_position
         frozen = self.chunks.with_files([f for f in due if f.high.order <= max(end.order, committed_position.order)])
-        redumped, read = self.reader.read(parts, frozen, again, self.state(), self.chunks.stopped)
-        reports, end, alteration = up_to_alteration(read, end)
+        redumped, binlog_reports = self.reader.read(parts, frozen, again, self.state(), self.chunks.stopped)
+        reports, end, alteration = up_to_alteration(binlog_reports, end)
         if end.order < committed_position.order:
             # The range began before `committed_position`, for the frozen chunks alone, and did not get back to it.
             reports, frozen = [], []
@@ -159,8 +159,8 @@ class EpochCommit:
             assert coverage is not None
             new_chunks[name] = split_as_dict(chunks, coverage)
         changes = {
-            name: found.to_record(self.captured.tables[name], self.state().tables[name].projection)
-            for name, found in verdicts.items()
+            name: verdict.to_record(self.captured.tables[name], self.state().tables[name].projection)
+            for name, verdict in verdicts.items()
         }
         reports, redumped = content.reports, content.redumped
         tables, stopped = table_records(new_chunks, content.frozen, reports, self.chunks.stopped, changes, redumped)
@@ -185,14 +185,14 @@ class EpochCommit:
         self.redumps.note_commit(content.redumped_chunks, content.redumped)
 
     def _change_tables(
-        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict], asked: Collection[str]
+        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict], to_resnapshot: Collection[str]
     ) -> None:
         if any(report.may_define_tables for report in content.reports):
             self.membership.note_definition()
         if content.alteration is not None:
             self.pace.hurry()  # there may be more changes after it
         self.tables.apply_verdicts(verdicts, content.alteration)
-        self.redumps.resnapshot_begun(asked)
+        self.redumps.resnapshot_begun(to_resnapshot)
 
     def _advance(self, reports: Sequence[RangeReport], seen_s: float) -> None:
         """Move on to the new committed position. seen_s: the source's clock before the range was read."""

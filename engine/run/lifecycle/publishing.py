@@ -37,7 +37,7 @@ def open_publisher(parts: RunParts, ledger: Ledger) -> Publisher:
 def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
     """Record in the ledger what it does not know of the further sinks, once they have ended."""
     state = committed_state(ledger)
-    if news := {sink.name: found for sink in publisher.further if (found := sink.news(state))}:
+    if news := {sink.name: news_of_sink for sink in publisher.further if (news_of_sink := sink.news(state))}:
         publisher.destination.terms.check()
         ledger.commit(replace(following(state, run, {}), sinks=news))
 

@@ -111,17 +111,17 @@ class RecoveryLoop:
         if tasks is not None:
             self.journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
-    def _resnapshot_everything(self, source: SourceAccess, lost: SourceLostError) -> None:
+    def _resnapshot_everything(self, source: SourceAccess, error: SourceLostError) -> None:
         """As `RunStart.resnapshot_everything`.
 
-        Raises `lost` if the source cannot be reached, as while it is restarted.
+        Raises `error` if the source cannot be reached, as while it is restarted.
         """
         try:
             connection = open_connection(source.endpoint)
         except TransientError:
-            raise lost from None
+            raise error from None
         with closing(connection):
-            self.run_start.resnapshot_everything(self.ledger, connection, source.endpoint, source.server, lost)
+            self.run_start.resnapshot_everything(self.ledger, connection, source.endpoint, source.server, error)
 
     @contextmanager
     def _noting_gap(self) -> Iterator[None]:

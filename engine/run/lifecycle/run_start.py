@@ -133,22 +133,22 @@ class RunStart:
             self._commit(ledger, following(state, self._journal.run, stopped), "")
 
     def resnapshot_everything(
-        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
+        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, error: SourceLostError
     ) -> None:
-        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
+        """Resnapshot everything after a lost position, if a command asked for that; else raises `error`."""
         state = ledger.state
         assert state is not None
         self._intake.poll()
-        asked = [
+        redumps = [
             redump
             for redump in self._commands.accepted(Redump)
             if redump.is_whole_table and not set(state.tables) - set(redump.tables or state.tables)
         ]
-        if not asked:
-            raise lost
+        if not redumps:
+            raise error
         record = resnapshot_all(self._spec, self._destination, state, connection, endpoint, server, self._journal.run)
-        self._commit(ledger, record, f"requested, because the position was lost: {lost.message}")
-        for redump in asked:
+        self._commit(ledger, record, f"requested, because the position was lost: {error.message}")
+        for redump in redumps:
             self._commands.carried_out(redump, resnapshots_begun(state.tables))
 
     def _begin_lineage(
@@ -178,8 +178,8 @@ class RunStart:
         """
         assert ledger.state is not None
         self._intake.poll()
-        asked = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
-        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}.union(resume)
+        redumps = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
+        wanted = {name for redump in redumps for name in (redump.tables or ledger.state.tables)}.union(resume)
         to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
         if not to_resnapshot:
             return
@@ -187,18 +187,23 @@ class RunStart:
             self._spec, self._destination, ledger.state, connection, to_resnapshot, self._journal.run
         )
         self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
-        for redump in asked:
+        for redump in redumps:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
                 self._commands.carried_out(redump, resnapshots_begun(redump.tables))
 
-    def _repair(self, ledger: Ledger, asked: Collection[str]) -> None:
+    def _repair(self, ledger: Ledger, named_tables: Collection[str]) -> None:
         """Decide what becomes of tables whose data files are gone, as a run does that notices it.
 
-        asked: tables that commands resnapshot or remove.
+        named_tables: tables that commands resnapshot or remove.
         """
         state, changes = committed_state(ledger), dict[str, TableChange]()
         for name, why in self._takeover.missing_files.items():
-            if name in asked or (table_state := state.known(name)) is None or table_state.stopped or table_state.due:
+            if (
+                name in named_tables
+                or (table_state := state.known(name)) is None
+                or table_state.stopped
+                or table_state.due
+            ):
                 continue
             error = MissingFilesError(
                 f"{why}.",
@@ -225,13 +230,13 @@ class RunStart:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
         self._intake.poll()
-        asked = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
-        check_asked(names.difference(*(redump.tables or names for redump in asked)))
+        redumps = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
+        check_asked(names.difference(*(redump.tables or names for redump in redumps)))
         record = resnapshot_tables(
             self._spec, self._destination, ledger.state, connection, sorted(names), self._journal.run
         )
         self._commit(ledger, record, "requested, because the spec publishes other columns or rows of it")
-        for redump in asked:
+        for redump in redumps:
             if redump.tables and names.issuperset(redump.tables):
                 self._commands.carried_out(redump, resnapshots_begun(redump.tables))
 

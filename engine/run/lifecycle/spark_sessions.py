@@ -97,13 +97,14 @@ class SparkSessions:
             try:
                 if not self._state.stopping:
                     return self.use(self._open())
-            except SparkLostError as lost:
-                failure = lost
+            except SparkLostError as cause:
+                failure = cause
             except TidemarkError:
                 raise
-            except Exception as lost:  # noqa: BLE001 - the first start worked, so Spark is at fault
+            except Exception as cause:  # noqa: BLE001 - the first start worked, so Spark is at fault
                 failure = SparkLostError(
-                    f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
+                    f"Spark could not be started again: {type(cause).__name__}: {cause}",
+                    hint="Look at the runner's log.",
                 )
             finally:
                 self._activity.waiting_for = ""

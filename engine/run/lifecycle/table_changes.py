@@ -102,14 +102,14 @@ class TableChanges:
 
     def apply_verdicts(self, verdicts: Mapping[str, SchemaVerdict], alteration: Alteration | None) -> None:
         """Apply verdicts, which are committed now, to the captured tables. alteration: what they are about."""
-        for name, found in verdicts.items():
-            self._journal.write(changed(name, found, alteration))
+        for name, verdict in verdicts.items():
+            self._journal.write(changed(name, verdict, alteration))
             self._chunks.drop(name)
-            if found.error is not None:
+            if verdict.error is not None:
                 continue
-            self._captured.publish(found.table, found.plan)
-            if found.outcome == "resnapshotted":
-                self._journal.write(planned(found.plan))
+            self._captured.publish(verdict.table, verdict.plan)
+            if verdict.outcome == "resnapshotted":
+                self._journal.write(planned(verdict.plan))
             table = self._state().tables[name]
             if not table.copied:
                 self._snapshot.add(self._make_copy(name, table.coverage))

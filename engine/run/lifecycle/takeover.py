@@ -50,33 +50,33 @@ class Takeover:
         assert ledger.state is not None
         self._take_fence(ledger.state)
 
-    def take(self, ledger: Ledger, asked: Collection[str], *, everything: bool) -> int | None:
+    def take(self, ledger: Ledger, named_tables: Collection[str], *, everything: bool) -> int | None:
         """Take the pipeline.
 
         Raises MismatchError when ledger and destination do not belong together, PipelineHeldError.
 
-        asked: tables that commands resnapshot or remove; everything: a command resnapshots all. Returns None, or, if
-        the ledger is older than the destination and everything is resnapshotted, a `_tm_seq` greater than any in the
-        change logs.
+        named_tables: tables that commands resnapshot or remove; everything: a command resnapshots all. Returns None,
+        or, if the ledger is older than the destination and everything is resnapshotted, a `_tm_seq` greater than any in
+        the change logs.
         """
         assert ledger.state is not None
         newest = self.destination.terms.newest(ledger.state.ledger)
         self.destination.recall(newest)
-        older = self._compare(ledger, newest, asked, everything=everything)
+        older = self._compare(ledger, newest, named_tables, everything=everything)
         terms = max([newest.number] if newest else [ledger.state.term, *self._terms(ledger.state)], default=0)
         ledger.take_term(self._run, terms + 1)
         self._take_fence(ledger.state)
         if newest is None or not newest.ended:
             self.destination.fence_earlier_runners(ledger.state.owner, _tables(ledger.state), ledger.kept_numbers())
-            older = self._compare(ledger, None, asked, everything=everything) or older
+            older = self._compare(ledger, None, named_tables, everything=everything) or older
         return self._next_seq(ledger.state) if older else None
 
-    def _compare(self, ledger: Ledger, newest: Term | None, asked: Collection[str], *, everything: bool) -> bool:
+    def _compare(self, ledger: Ledger, newest: Term | None, named_tables: Collection[str], *, everything: bool) -> bool:
         """Compare ledger and destination. Returns whether the ledger is older."""
         assert ledger.state is not None
         looks = read_states(self.destination, ledger.state)
         comparison = compare(self.destination, ledger.state, newest, list(ledger.kept_epochs()), looks)
-        comparison.require(asked, resnapshots_all=everything)
+        comparison.require(named_tables, resnapshots_all=everything)
         self.at_fault |= set(comparison.tables)
         self.missing_files |= comparison.missing_files
         return bool(comparison.ledger_older)

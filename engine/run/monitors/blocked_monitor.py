@@ -114,8 +114,8 @@ class BlockedMonitor:
         Raises TransientError, SourceChangedError or LoginRefusedError.
         """
         try:
-            found = blocked_reads(connection)
-            events = self._blocked.events(found, clock.utc_now())
+            reads = blocked_reads(connection)
+            events = self._blocked.events(reads, clock.utc_now())
             self._helpers.succeeded("blocked reads")
         except (TransientError, SourceChangedError, LoginRefusedError):
             raise
@@ -125,7 +125,7 @@ class BlockedMonitor:
         self._activity.blocked = [one.to_json() for one in events]
         for event in self._blocked.news(events):
             self._journal.write(event)
-        if any(one.unseen for one in found) and clock.monotonic_s() >= self._renewal_due_s:
+        if any(one.unseen for one in reads) and clock.monotonic_s() >= self._renewal_due_s:
             self._renewal_due_s = clock.monotonic_s() + _RENEWAL_S
             connection.close()
 

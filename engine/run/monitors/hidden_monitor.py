@@ -65,10 +65,10 @@ class ReportedChanges:
 
     def begin(self, cascades: Mapping[str, tuple[str, ...]]) -> None:
         """Take the foreign keys of the preflight, by table."""
-        known: dict[HiddenName, frozenset[str]] = {
+        cascade_names: dict[HiddenName, frozenset[str]] = {
             ("cascade", table): frozenset(names) for table, names in cascades.items()
         }
-        self._at_start = {name: names for name, names in known.items() if name not in self._reported}
+        self._at_start = {name: names for name, names in cascade_names.items() if name not in self._reported}
 
     def news(self, changes: HiddenChangesByName, hint: str = "") -> list[HiddenChanges]:
         """The events of a look.
@@ -142,9 +142,9 @@ class HiddenMonitor:
         self._settings = settings
         self._drift = drift
         self._facts: Facts = {}
-        self._asked = threading.Event()
+        self._request = threading.Event()
         self._closing = threading.Event()
-        self._asked.set()
+        self._request.set()
         self._connection: Connection | None = None
         self._unmet: Sequence[Check] = ()
         self._refusals = Refusals()
@@ -163,17 +163,17 @@ class HiddenMonitor:
     def _hear(self, entry: Entry) -> None:
         self._refusals.hear(entry.event)
         if isinstance(entry.event, TableChanged | TableStateChanged | SourceBack):
-            self._asked.set()
+            self._request.set()
 
     def _work(self) -> None:
         ended_s, took_s = -INTERVAL_S, 0.0
         while not self._closing.wait(_LOOK_S):
             began_s = clock.monotonic_s()
-            asked = self._asked.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
+            on_request = self._request.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
             changed = bool(self._unmet) or self._drift.differs
-            if not asked and began_s - ended_s < max(interval_s(changed=changed), took_s / _SHARE):
+            if not on_request and began_s - ended_s < max(interval_s(changed=changed), took_s / _SHARE):
                 continue
-            self._asked.clear()
+            self._request.clear()
             try:
                 self._look()
                 self._refusals.allowed()
@@ -190,10 +190,12 @@ class HiddenMonitor:
 
     def _look(self) -> None:
         """Look once, and write the news to the journal. Raises TidemarkError."""
-        known = [table_from_dict(table.table) for table in self._state().tables.values()]
-        tables = [(table.database, table.name) for table in known if not table.remedy]  # others hide their definitions
+        captured_tables = [table_from_dict(table.table) for table in self._state().tables.values()]
+        tables = [
+            (table.database, table.name) for table in captured_tables if not table.remedy
+        ]  # others hide their definitions
         with self._source.turns.take(1):
-            changes = self._found(tables)
+            changes = self._hidden_names(tables)
         if self._closing.is_set():  # this may be another server than the run's by now
             return
         hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
@@ -201,7 +203,7 @@ class HiddenMonitor:
         for event in (*self._changes.news(changes, hint), *self._drift.news(self._facts, required)):
             self._journal.write(event)
 
-    def _found(self, tables: Sequence[tuple[str, str]]) -> dict[HiddenName, tuple[str, ...]]:
+    def _hidden_names(self, tables: Sequence[tuple[str, str]]) -> dict[HiddenName, tuple[str, ...]]:
         connection = self._connection = open_connection(self._source.endpoint)
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])

@@ -167,7 +167,7 @@ class LagMonitor:
             began, pause_s = clock.monotonic_s(), INTERVAL_S if self._turns.few else _PING_S
             try:
                 with self._turns.take(_CONNECTIONS):
-                    connection = self._asked(connection)
+                    connection = self._poll(connection)
                 self._away.back(MONITOR)
             except TidemarkError as error:
                 connection = None
@@ -185,7 +185,7 @@ class LagMonitor:
         if connection is not None and connection.open:
             connection.close()
 
-    def _asked(self, connection: "Connection | None") -> "Connection | None":
+    def _poll(self, connection: "Connection | None") -> "Connection | None":
         """Ping the source, and measure if that is due. Returns the connection, unless connections are few."""
         connection, now_s = self._pinged(connection), clock.monotonic_s()
         try:

@@ -56,8 +56,8 @@ class Watched:
     def __init__(self, logs: MirrorLogs, alerted: Iterable[str] = ()) -> None:
         """alerted: tables with an alert. If the logs' file was lost, a verification of such a table still clears it."""
         self.versions = dict(logs.versions)
-        lost = {table: ForeignChanges(0, -1) for table in alerted}
-        self.foreign = lost | dict(logs.foreign)
+        placeholders = {table: ForeignChanges(0, -1) for table in alerted}
+        self.foreign = placeholders | dict(logs.foreign)
         self.unsaved = False
         self._seen = set[str]()
 
@@ -68,27 +68,27 @@ class Watched:
 
     def look(self, table: str, reader: MirrorReader) -> Iterator[MirrorWritten]:
         """Read the new commits of a mirror. Yields an event if there are news."""
-        read, changes = self.versions.get(table, -1), self.foreign.get(table)
+        version, changes = self.versions.get(table, -1), self.foreign.get(table)
         count, newest, copied = changes.commits if changes else 0, deque[Commit](maxlen=_NAMED), False
-        for commit in reader.commits_after(read):
-            if commit.version <= read or commit.replaces:  # in a new folder, or resnapshotted
+        for commit in reader.commits_after(version):
+            if commit.version <= version or commit.replaces:  # in a new folder, or resnapshotted
                 count, copied = 0, True
                 newest.clear()
             if commit.foreign:
                 count += 1
                 newest.appendleft(commit)
-            read = commit.version
+            version = commit.version
         self._seen.add(table)
-        if read != self.versions.get(table, -1):
-            self.versions[table], self.unsaved = read, True
+        if version != self.versions.get(table, -1):
+            self.versions[table], self.unsaved = version, True
         if newest:
             self.foreign[table] = ForeignChanges(count, newest[0].version)
             yield MirrorWritten(table=table, commits=count, newest=[_fields(commit) for commit in newest])
         elif copied and changes:
             del self.foreign[table]
             yield MirrorWritten(table=table, commits=0, cleared_by="resnapshot")
-        elif changes and changes.version < 0 <= read:  # lost: a verification before now proves nothing
-            self.foreign[table] = replace(changes, version=read)
+        elif changes and changes.version < 0 <= version:  # lost: a verification before now proves nothing
+            self.foreign[table] = replace(changes, version=version)
 
     def proved(self, summaries: Mapping[str, Summary]) -> Iterator[MirrorWritten]:
         """Forget what other programs have changed in mirrors that were verified since. Yields an event for each."""

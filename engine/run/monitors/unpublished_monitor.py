@@ -30,7 +30,7 @@ class UnpublishedMonitor:
         self._helpers = helpers
         self._settings = settings
         self._interval_s = min(INTERVAL_S, max(settings.shortest_mirror_behind_s() / 2, 1.0))
-        self._shown = dict.fromkeys(_alerted(directory), "")
+        self._since_by_table = dict.fromkeys(_alerted(directory), "")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="unpublished", daemon=True)
         self._thread.start()
@@ -56,7 +56,7 @@ class UnpublishedMonitor:
         now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
         before = clock.utc_text(now - timedelta(seconds=shortest_s))
         missing = find_missing_epochs(self._destination, ledger.state, list(ledger.kept_epochs()), before)
-        for event in news(self._shown, too_old(missing, self._settings, now)):
+        for event in news(self._since_by_table, too_old(missing, self._settings, now)):
             self._journal.write(event)
 
 
@@ -69,14 +69,17 @@ def too_old(missing: Mapping[str, MissingEpochs], settings: Alerts, now: datetim
     }
 
 
-def news(shown: dict[str, str], missing: Mapping[str, MissingEpochs]) -> Iterator[MirrorBehind]:
-    """Events about what is new, and about tables that lack nothing any more. shown: since when, by table; updated."""
-    for name in sorted(shown.keys() - missing.keys()):
-        del shown[name]
+def news(since_by_table: dict[str, str], missing: Mapping[str, MissingEpochs]) -> Iterator[MirrorBehind]:
+    """Events about new gaps, and about tables that lack nothing any more.
+
+    since_by_table: since when each table has lacked epochs; updated.
+    """
+    for name in sorted(since_by_table.keys() - missing.keys()):
+        del since_by_table[name]
         yield MirrorBehind(table=name)
     for name, one in missing.items():
-        if shown.get(name) != one.since:
-            shown[name] = one.since
+        if since_by_table.get(name) != one.since:
+            since_by_table[name] = one.since
             yield MirrorBehind(table=name, since=one.since, epoch=one.epoch)
 
 

@@ -152,8 +152,8 @@ class RedumpExecutor:
             work.to_resnapshot.discard(name)
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
-            read = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
-            defect = self._reader(name).defect() if read else ""
+            compares = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
+            defect = self._reader(name).defect() if compares else ""
             decision = decide(work.redump, tables[name], *captured[name], defect)  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)

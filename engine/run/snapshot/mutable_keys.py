@@ -59,8 +59,8 @@ def fast_forward_to(
         dates = dict(Counter(before.report.nulled_dates) + Counter(report.nulled_dates))
         exact = replace(before.report, files=report.files, rows=report.rows, nulled_dates=dates, high=position)
         forwarded.chunks.append(Finished(exact))
-        kept = {file.name for file in report.files}
+        new_names = {file.name for file in report.files}
         folder = tasks[identity].request.folder
-        names = tuple(file.name for file in before.files if file.name not in kept)
+        names = tuple(file.name for file in before.files if file.name not in new_names)
         forwarded.replaced[identity] = ReplacedFiles(folder, names)
     return forwarded

@@ -89,8 +89,8 @@ class Parking:
 
     def take_retries(self, tables: Iterable[str]) -> list[str]:
         """Those of the tables with a retry requested since the last call."""
-        asked, self._retry_requests = self._retry_requests, []
-        return [name for name in tables if any(names is None or name in names for names in asked)]
+        requests, self._retry_requests = self._retry_requests, []
+        return [name for name in tables if any(names is None or name in names for names in requests)]
 
     def require_none(self, tables: Mapping[str, TableState]) -> None:
         """Raises ChunksParkedError when the tables have parked chunks."""
@@ -108,7 +108,7 @@ class Parking:
     def _save(self) -> None:
         with suppress(OSError):  # a full disk: the journal has them, and the next run reads them like others
             if self._chunks:
-                kept = [asdict(parked) for parked in self._chunks.values()]
-                write_atomically(self._directory.parked, list_text("parked", kept))
+                records = [asdict(parked) for parked in self._chunks.values()]
+                write_atomically(self._directory.parked, list_text("parked", records))
             else:
                 self._directory.parked.unlink(missing_ok=True)

@@ -205,9 +205,9 @@ class SnapshotScheduler:
             stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
-            held = (hold() if ready else still) or (self._gate.disk.reason if self._gate.disk.blocks_work() else "")
-            self._activity.waiting_for = held
-            if held or not ready or len(self._jobs) >= most:
+            reason = (hold() if ready else still) or (self._gate.disk.reason if self._gate.disk.blocks_work() else "")
+            self._activity.waiting_for = reason
+            if reason or not ready or len(self._jobs) >= most:
                 return
             self._start(ready, prototype, self._lease(wanted))
 
@@ -291,26 +291,28 @@ class SnapshotScheduler:
             if group.counts:
                 with suppress(OSError):
                     group.counts.unlink(missing_ok=True)
-            left = {name: set(numbers) for name, numbers in group.chunks.items()}
+            unreported = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
             reports = list[ReaderReport]()
             try:
-                reports = self._reports(job, group, batch, left)
+                reports = self._reports(job, group, batch, unreported)
             finally:  # also if Spark is lost: the pace outlives this scheduler
-                read = [report for report in reports if isinstance(report, ChunkReport)]
-                size = sum(file.bytes for report in read for file in report.files)
-                self._gate.pace.release(group.lease, sum(report.rows for report in read), size, clock.monotonic_s())
+                chunk_reports = [report for report in reports if isinstance(report, ChunkReport)]
+                size = sum(file.bytes for report in chunk_reports for file in report.files)
+                self._gate.pace.release(
+                    group.lease, sum(report.rows for report in chunk_reports), size, clock.monotonic_s()
+                )
             for report in reports:
                 assert isinstance(report, ChunkReport | FailureReport)
-                self._take_report(group.copies[report.table], report, group, batch, left)
-            for name, unread in left.items():
+                self._take_report(group.copies[report.table], report, group, batch, unreported)
+            for name, unread in unreported.items():
                 group.copies[name].put_back(unread)
             self._show_reading()
         return batch
 
     def _reports(
-        self, job: Future[list[ReaderReport]], group: _SubmittedGroup, batch: Batch, left: dict[str, set[int]]
+        self, job: Future[list[ReaderReport]], group: _SubmittedGroup, batch: Batch, unreported: dict[str, set[int]]
     ) -> list[ReaderReport]:
         """The job's reports; none if its worker was lost."""
         try:
@@ -320,7 +322,7 @@ class SnapshotScheduler:
             for name, numbers in group.chunks.items():
                 copy = group.copies[name]
                 if not copy.dropped:
-                    left[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
+                    unreported[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
             return []
 
     def _take_split(self, copy: TableCopy, job: Future[Split], batch: Batch) -> None:
@@ -356,15 +358,15 @@ class SnapshotScheduler:
         report: ChunkReport | FailureReport,
         group: _SubmittedGroup,
         batch: Batch,
-        left: dict[str, set[int]],
+        unreported: dict[str, set[int]],
     ) -> None:
         if copy.dropped:
             return
         if isinstance(report, FailureReport):
-            unread = sorted(left[report.table])
-            left[report.table] -= self._retries.reported(copy, report, unread, group.number, batch)
+            unread = sorted(unreported[report.table])
+            unreported[report.table] -= self._retries.reported(copy, report, unread, group.number, batch)
             return
-        left[report.table].discard(report.chunk)
+        unreported[report.table].discard(report.chunk)
         if report.limits != copy.coverage.pending[report.chunk]:
             self._report_chunks(copy, copy.shorten(report.chunk, report.limits))
         copy.chunk_read(report)

@@ -63,10 +63,10 @@ class ChunkSplitter:
             with self._turns.take(1):
                 if self._connection is None:
                     self._connection = open_connection(self._endpoint)
-                found = split(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
+                result = split(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
                 if self._turns.few:
                     self._drop()
-            return found  # noqa: TRY300 - the errors are those of the lines above
+            return result  # noqa: TRY300 - the errors are those of the lines above
         except TidemarkError:
             self._drop()
             raise

@@ -218,8 +218,8 @@ class TableCopy:
         in_turn: before the most work left, the table that has waited longest. If there is only one reader, no table has
         chunks in flight when the next one is chosen, and the largest would come first until it is copied.
         """
-        left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
-        return self.rank, self.under_way, self.turn if in_turn else 0, -left * self.chunk_s
+        remaining_chunks = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
+        return self.rank, self.under_way, self.turn if in_turn else 0, -remaining_chunks * self.chunk_s
 
     def take(self, split: Split) -> list[Chunk]:
         """Add split-off chunks; returns them."""

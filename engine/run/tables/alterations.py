@@ -42,12 +42,12 @@ class Alterations:
         connection: Connection,
         state: State,
         alteration: Alteration | None,
-        asked: Collection[str],
+        to_resnapshot: Collection[str],
         end: Position,
     ) -> dict[str, SchemaVerdict]:
         """Verdicts by table. alteration: the one that ends the epoch. end: the epoch's end.
 
-        asked: tables to resnapshot because an operator asked for it.
+        to_resnapshot: tables to resnapshot because an operator asked for it.
         """
         statements: dict[str, str | None] = {}
         cause = None
@@ -59,7 +59,7 @@ class Alterations:
                 cause = statement_cause(connection, server)
             if alteration.unproved_since is not None:
                 statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
-        statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *asked])
+        statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *to_resnapshot])
         verdicts = {}
         for name, statement in statements.items():
             table_state, table = state.tables[name], self.captured.tables[name]
@@ -75,7 +75,9 @@ class Alterations:
                 alteration.alter if alteration is not None and statement is not None else None,
                 partial(self._later, connection, name, end),
             )
-            verdicts[name] = self._verdict(connection, table_state, altered, statement, cause, asked=name in asked)
+            verdicts[name] = self._verdict(
+                connection, table_state, altered, statement, cause, on_request=name in to_resnapshot
+            )
         return verdicts
 
     def _verdict(
@@ -86,14 +88,15 @@ class Alterations:
         statement: str | None,
         cause: ResnapshotCause | None,
         *,
-        asked: bool,
+        on_request: bool,
     ) -> SchemaVerdict:
         """The verdict on one table.
 
-        cause: of a resnapshot after the statement, if it is a write. asked: whether an operator asked for a resnapshot.
+        cause: of a resnapshot after the statement, if it is a write. on_request: whether an operator asked for a
+        resnapshot.
         """
         decision = verdict(connection, self.spec, altered, statement)
-        if asked or (table_state.due and table_state.due.by is not None):
+        if on_request or (table_state.due and table_state.due.by is not None):
             return decision
         if table_state.due and table_state.due.why and decision.reason == REQUESTED:
             decision = replace(decision, reason=table_state.due.why.message)
@@ -116,11 +119,11 @@ class Alterations:
         }
         there = tables.keys() & set(list_tables(connection))
         since = made_since(connection, list(there), alteration.unproved_since or 0)
-        shown = {(table.database, table.name): table for table in read_tables(connection, sorted(there))}
+        catalog = {(table.database, table.name): table for table in read_tables(connection, sorted(there))}
         return [
             table.full_name
             for place, table in tables.items()
-            if place in since or place not in shown or not same_columns(table, shown[place])
+            if place in since or place not in catalog or not same_columns(table, catalog[place])
         ]
 
     def _later(self, connection: Connection, name: str, start: Position) -> Sequence[Alter] | None:

@@ -56,22 +56,22 @@ def keeps_rows(before: Table, after: Table, alter: Alter | None, *, earlier_name
     )
 
 
-def definition_after(before: Table, alter: Alter, later: Sequence[Alter], shown: Table) -> Table | None:
+def definition_after(before: Table, alter: Alter, later: Sequence[Alter], catalog_table: Table) -> Table | None:
     """The table right after an ALTER TABLE; None if that cannot be known.
 
-    later: all later statements that concern the table and are in the catalog, in order. shown: the table in the
+    later: all later statements that concern the table and are in the catalog, in order. catalog_table: the table in the
     catalog.
     """
     if not later:
-        return shown
+        return catalog_table
     names = None if alter.actions is None else _columns(before, alter.actions)
     last = names
     for one in later:
         last = None if one.actions is None or last is None else _columns_of(last, one.actions)
-    if names is None or alter.actions is None or last != [column.name for column in shown.columns]:
+    if names is None or alter.actions is None or last != [column.name for column in catalog_table.columns]:
         return None
     later_actions = [action for one in later for action in one.actions or ()]
-    if not _keeps_key(before, [*alter.actions, *later_actions]) or before.key != shown.key:
+    if not _keeps_key(before, [*alter.actions, *later_actions]) or before.key != catalog_table.key:
         return None
     here = _changed(alter.actions)
     since = _changed(later_actions) | {action.column.casefold() for action in later_actions if action.kind == "drop"}
@@ -79,11 +79,11 @@ def definition_after(before: Table, alter: Alter, later: Sequence[Alter], shown:
     for name in names:
         described_column = next((column for column in before.columns if column.name == name), None)
         if described_column is None or name.casefold() in here:
-            described_column = None if name.casefold() in since else shown.column(name)
+            described_column = None if name.casefold() in since else catalog_table.column(name)
         if described_column is None:
             return None
         columns.append(described_column)
-    return replace(shown, columns=tuple(columns))
+    return replace(catalog_table, columns=tuple(columns))
 
 
 def _changed(actions: Sequence[Action]) -> set[str]:

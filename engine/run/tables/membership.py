@@ -187,13 +187,13 @@ class MembershipChanges:
         removed_table = state.removed.get(table.full_name)
         if (
             removed_table is not None
-            and (kept := stored_table(self._publisher.destination, state, removed_table)).is_there
+            and (destination_table := stored_table(self._publisher.destination, state, removed_table)).is_there
         ):
             before = table_from_dict(removed_table.table)
             if not table.key:
-                raise _no_key(table, kept)
+                raise _no_key(table, destination_table)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
-                kept.check(published_as(before, removed_table.projection), published_as(table, projection))
+                destination_table.check(published_as(before, removed_table.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection))
             switch = Switch(
                 joins.table,
@@ -206,9 +206,9 @@ class MembershipChanges:
                 by=by,
             )
             return TableChange(resnapshot=switch), None
-        shown = published_as(table, projection)
-        created = self._publisher.destination.table(state.owner, shown, plan)
-        created.check(None, shown)
+        published_table = published_as(table, projection)
+        created = self._publisher.destination.table(state.owner, published_table, plan)
+        created.check(None, published_table)
         return replace(finished(self._spec, state.position), planned=joins), created
 
 
@@ -268,10 +268,10 @@ def _merged(name: TableName, why: str) -> TableStoppedError:
     )
 
 
-def _no_key(table: Table, kept: DestinationTable) -> SpecError:
+def _no_key(table: Table, destination_table: DestinationTable) -> SpecError:
     return SpecError(
         f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
         detail="Its rows would be duplicated there.",
-        hint=f"Move {kept.place} away, as far as they exist, or give the table a primary "
+        hint=f"Move {destination_table.place} away, as far as they exist, or give the table a primary "
         f"key. Then add it again: tidemark add-table SPEC --table {table.full_name}",
     )

@@ -114,12 +114,12 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
     """
     before = altered.table
     try:
-        shown = _current_table(connection, spec, before, statement)
-        evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
+        catalog_table = _current_table(connection, spec, before, statement)
+        evolved = None if statement is None or altered.stopped else _evolved(altered, catalog_table)
         if evolved is not None and not _needs_new_log(spec, altered, evolved):
             after, verdict = evolved, SchemaVerdict("evolved", "every row keeps its values", evolved, altered.plan)
         else:
-            after, new_log = shown, _needs_new_log(spec, altered, shown)
+            after, new_log = catalog_table, _needs_new_log(spec, altered, catalog_table)
             verdict = _resnapshot(connection, spec, after, statement, new_log)
             if not spec.source.copies:
                 verdict = replace(verdict, since=_since(connection, altered, statement))
@@ -182,17 +182,17 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
     return after
 
 
-def _evolved(altered: Altered, shown: Table) -> Table | None:
+def _evolved(altered: Altered, catalog_table: Table) -> Table | None:
     """The table after a statement that keeps every value of every row; None after any other.
 
-    shown: the table in the catalog.
+    catalog_table: the table in the catalog.
     """
     before, plan, alter = altered.table, altered.plan, altered.alter
     if alter is None or alter.actions is None or (later := altered.later()) is None:
         return None
     if later and not altered.copied:
         return None  # chunks are read with the columns that the table has by then
-    after = definition_after(before, alter, later, shown)
+    after = definition_after(before, alter, later, catalog_table)
     if after is None:
         return None
     # Unread chunks are read by the plan's index.

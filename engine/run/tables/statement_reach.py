@@ -98,7 +98,7 @@ def _defines(query: Query, *, mariadb: bool) -> bool:
 class _Definitions:
     """Searches for a statement that defines or alters something (`capture.binlog.binlog_reader.EventConsumer`).
 
-    found: whether there is one.
+    has_definition: whether there is one.
     """
 
     def __init__(self, start: Position, end: Position, *, mariadb: bool) -> None:
