@@ -96,7 +96,9 @@ def _asked(name: str) -> None:
     """What was asked of the source, beside what the destination costs."""
     now = clock.utc_now()
     spans = {"Last hour": timedelta(hours=1), "Last 24 hours": _DAY}
-    rows = asked_rows({label: cost_queries.asked(home.fresh(), name, now - span) for label, span in spans.items()})
+    rows = asked_rows(
+        {label: cost_queries.source_cost(home.fresh(), name, now - span) for label, span in spans.items()}
+    )
     with st.expander("Asked of the source", icon=":material/database:"):
         if not rows:
             st.caption("Nothing in the last 24 hours.")

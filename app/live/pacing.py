@@ -118,7 +118,7 @@ def _effect(where: Directory, now: CurrentLimits) -> None:
     since = at - timedelta(seconds=bottleneck.WINDOW_S)
     spent, binlog = (
         cost_queries.reader_seconds(home.fresh(), name, since, at),
-        cost_queries.asked(home.fresh(), name, since),
+        cost_queries.source_cost(home.fresh(), name, since),
     )
     st.markdown("**Load on the source** :gray[in the last minute, from the journal; the source is not asked]")
     facts = source_load.of_snapshot(spent, rows_s, binlog, bottleneck.WINDOW_S)

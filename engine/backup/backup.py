@@ -136,13 +136,18 @@ def _rolled_back(
     ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
     state = ledger.state
     assert state is not None
-    known, identities = manifest["tables"], manifest.get("identities", {})  # earlier versions did not have identifiers
-    versions = {name: one for name, one in _versions(destination, state).items() if name in known and one.is_there}
+    manifest_tables, identities = (
+        manifest["tables"],
+        manifest.get("identities", {}),
+    )  # earlier versions did not have identifiers
+    versions = {
+        name: one for name, one in _versions(destination, state).items() if name in manifest_tables and one.is_there
+    }
     for name, one in versions.items():
-        one.check_roll_back(known[name], identities.get(name, {}))
+        one.check_roll_back(manifest_tables[name], identities.get(name, {}))
     destination.terms.take(state.ledger, Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
     for name, one in versions.items():
-        one.roll_back(known[name])
+        one.roll_back(manifest_tables[name])
     destination.terms.release()
     sinks, places = sinks_after_restore(state, spec.sinks)
     return ledger.commit(replace(following(state, run, {}), sinks=sinks, sink_places=places)) if places else state
@@ -199,17 +204,17 @@ def _state(directory: Directory) -> State:
 def _versions(destination: Destination, state: State, *, whole: bool = False) -> dict[str, TableVersions]:
     """The versions of the tables that have begun. whole: only of those that are there as a whole."""
     versions_by_table = dict[str, TableVersions]()
-    for name, known in state.tables.items():
-        if not known.begun:
+    for name, table_state in state.tables.items():
+        if not table_state.begun:
             continue
-        table = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
+        table = destination.table(state.owner, published_as(table_from_dict(table_state.table), table_state.projection))
         if isinstance(table, Versioned) and (table.is_there or not whole):
             versions_by_table[name] = table.versions()
     return versions_by_table
 
 
 def _begun(state: State) -> set[str]:
-    return {name for name, known in state.tables.items() if known.begun}
+    return {name for name, table in state.tables.items() if table.begun}
 
 
 def _ledger_files(ledger: Folder) -> dict[str, bytes]:
@@ -222,8 +227,8 @@ def _ledger_files(ledger: Folder) -> dict[str, bytes]:
 
     names = [entry.name for entry in ledger.entries() if fnmatchcase(entry.name, "*-*.json")]
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        found = dict(zip(names, pool.map(content, names), strict=True))
-    return {name: one for name, one in found.items() if one is not None}
+        files = dict(zip(names, pool.map(content, names), strict=True))
+    return {name: one for name, one in files.items() if one is not None}
 
 
 def _state_in(files: Mapping[str, bytes]) -> State | None:
@@ -241,9 +246,9 @@ def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: S
     """Whether the copied files include every epoch that a table lacks."""
     epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
     for name, versions in tables.items():
-        for _, known in versions.values():
+        for _, transactions in versions.values():
             for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
-                applied = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
+                applied = next((n for app, n in transactions.items() if app.endswith(f"-{kind}")), None)
                 if (
                     applied is not None
                     and applied < recorded

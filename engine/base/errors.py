@@ -84,8 +84,8 @@ def trace_ending(text: str) -> str:
 
     A text without a traceback stays as it is.
     """
-    _, found, trace = text.rpartition("Traceback (most recent call last):")
-    if not found:
+    _, heading, trace = text.rpartition("Traceback (most recent call last):")
+    if not heading:
         return text
     lines = itertools.takewhile(lambda line: not line.startswith("\tat "), trace.splitlines())
     return next((line.strip() for line in reversed(list(lines)) if line.strip()), text)

@@ -29,5 +29,5 @@ def record_from(kind: type[T], value: object) -> T | None:
 
 def records_from(kind: type[T], values: object) -> tuple[T, ...]:
     """The dataclasses of a JSON list, without those that cannot be read; empty if it is no list."""
-    found = (record_from(kind, value) for value in values) if isinstance(values, list | tuple) else ()
-    return tuple(one for one in found if one is not None)
+    records = (record_from(kind, value) for value in values) if isinstance(values, list | tuple) else ()
+    return tuple(one for one in records if one is not None)

@@ -107,15 +107,15 @@ def secret_in(file: Path | str) -> str:
 
 def learn_environment() -> None:
     """Learn the values of environment variables whose names say that they are secret."""
-    found = (value for name, value in os.environ.items() if _VARIABLE.search(name))
-    learn(*(v for v in found if len(v) >= _SHORTEST_VARIABLE and not _HARMLESS.fullmatch(v)))
+    values = (value for name, value in os.environ.items() if _VARIABLE.search(name))
+    learn(*(v for v in values if len(v) >= _SHORTEST_VARIABLE and not _HARMLESS.fullmatch(v)))
 
 
 def learn_settings(conf: Mapping[str, str]) -> None:
     """Learn the secrets among Spark settings."""
     learn(*(str(v) for name, v in conf.items() if hidden(name) and not _HARMLESS.fullmatch(str(v))))
     for value in map(str, conf.values()):
-        learn(*_ADDRESS_PASSWORD.findall(value), *(found[1].strip("'\"") for found in _SECRET.findall(value)))
+        learn(*_ADDRESS_PASSWORD.findall(value), *(match[1].strip("'\"") for match in _SECRET.findall(value)))
 
 
 def hidden(name: str) -> bool:
@@ -158,7 +158,7 @@ def clean_toml(text: str) -> str:
 
     Nothing is parsed.
     """
-    return redact(_ASSIGNED.sub(lambda found: _assigned(found[1], found[2]), text))
+    return redact(_ASSIGNED.sub(lambda match: _assigned(match[1], match[2]), text))
 
 
 _ASSIGNED = re.compile(r'(?m)((?:"[^"\n]*"|\'[^\'\n]*\'|[\w.-]+)\s*=\s*)("(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\')')
@@ -166,8 +166,8 @@ _REFERENCE = re.compile(r"_(?:env|file)['\"]?\s*=|chunk_key|\bkey\s*=")
 
 
 def _assigned(name: str, value: str) -> str:
-    shown = hidden(name) and not _REFERENCE.search(name)
-    return f'{name}"{GONE}"' if shown else name + value
+    is_secret = hidden(name) and not _REFERENCE.search(name)
+    return f'{name}"{GONE}"' if is_secret else name + value
 
 
 class Scrubber:

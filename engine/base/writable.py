@@ -19,8 +19,8 @@ def named_paths(error: BaseException | None) -> Iterator[Path]:
     while error is not None:
         if isinstance(error, OSError) and isinstance(error.filename, str):
             yield Path(error.filename)
-        for found in _PATH.findall(trace_ending(str(error))):
-            path = Path(found.rstrip("."))
+        for text in _PATH.findall(trace_ending(str(error))):
+            path = Path(text.rstrip("."))
             with suppress(OSError):
                 if path.exists() or (path.parent != Path("/") and path.parent.is_dir()):
                     yield path

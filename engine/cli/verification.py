@@ -91,7 +91,7 @@ def verify(
     try:
         arguments = arguments_of(stored(spec, directory, table or []), chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
-        results = found = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
+        results = first_results = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
         if repair and worst(results) == "diverged":
             run = partial(run_pipeline, spec, spec_file, "caught-up")
             catch_up = partial(_apart, directory.log, run) if out.is_terminal else run
@@ -106,7 +106,7 @@ def verify(
         write_report(report, report_of(spec, results, started))
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
-    raise typer.Exit(_exit_code(found, results, strict=strict))
+    raise typer.Exit(_exit_code(first_results, results, strict=strict))
 
 
 def _apart(log: Path, run: "Callable[[], object]") -> None:

@@ -41,10 +41,10 @@ its checksum."""
 
 def _fastest() -> Callable[[Any], int]:
     try:
-        found: Callable[[Any], int] = importlib.import_module("isal.isal_zlib").crc32
+        function: Callable[[Any], int] = importlib.import_module("isal.isal_zlib").crc32
     except ImportError:  # no wheel for this processor: slower, and as right
         return zlib.crc32
-    return found
+    return function
 
 
 crc32 = _fastest()

@@ -50,21 +50,21 @@ def packet_starts(buffer: Bytes, filled: int, at: int = 0) -> tuple[Offsets, int
 
     `buffer` has `PADDING` bytes after `filled`. The result equals that of `packet_starts_plainly`.
     """
-    found, wrong = [], 0
+    offsets, wrong = [], 0
     while True:
         starts, at = packet_starts_plainly(buffer, filled, at, limit=_PROBE)
-        found.append(starts)
+        offsets.append(starts)
         mean = int((at - starts[0]) // len(starts)) if len(starts) else filled
         lane = mean * _LANE_PACKETS
         lanes = (filled - at) // lane if lane else 0
         if len(starts) < _PROBE or mean > _MAX_MEAN or lanes < 4 or wrong == _GUESSES_WRONG:
             break
         starts, at, proved = _walk_lanes(buffer, filled, at, lanes, 2 * mean + 64, 8 * mean + 64)
-        found.append(starts)
+        offsets.append(starts)
         wrong += not proved
     starts, at = packet_starts_plainly(buffer, filled, at)
-    found.append(starts)
-    return np.concatenate(found), at
+    offsets.append(starts)
+    return np.concatenate(offsets), at
 
 
 def packet_starts_plainly(buffer: Bytes, filled: int, at: int = 0, limit: int = 1 << 62) -> tuple[Offsets, int]:
@@ -89,7 +89,7 @@ def _walk_lanes(
     begin = np.concatenate([[at], guesses])
     goal = np.concatenate([guesses, [filled]])
     headers = words(buffer, "<i8")  # eight bytes each, to avoid casts
-    cursor, live, found = begin.copy(), np.arange(len(begin)), []
+    cursor, live, packets = begin.copy(), np.arange(len(begin)), []
     while len(live):
         # All lanes take the same number of steps, past their goals and clamped after the end. Excess steps are removed
         # below.
@@ -107,12 +107,12 @@ def _walk_lanes(
         # The last packet of the last lane may be incomplete, and so may a packet that a wrong guess leads to.
         whole = (path[:-1] < goal[live]) & (path[1:] <= filled)
         count = whole.sum(axis=0)
-        found.append((np.repeat(live, count), path[:-1].T[whole.T]))
+        packets.append((np.repeat(live, count), path[:-1].T[whole.T]))
         cursor[live] = path[count, np.arange(len(live))]
         live = live[(count == _STRIDE) & (cursor[live] < goal[live])]
-    held = np.flatnonzero(cursor[:-1] != goal[:-1])
-    proved = int(held[0]) + 1 if len(held) else len(begin)
-    lane, start = (np.concatenate(part) for part in zip(*found, strict=True))
+    failures = np.flatnonzero(cursor[:-1] != goal[:-1])
+    proved = int(failures[0]) + 1 if len(failures) else len(begin)
+    lane, start = (np.concatenate(part) for part in zip(*packets, strict=True))
     order = np.argsort(lane, kind="stable")[: np.count_nonzero(lane < proved)]
     return start[order], int(cursor[proved - 1]), proved == len(begin)
 
@@ -123,19 +123,19 @@ def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window:
     plausible = (spread[nominal] & np.uint32(MAX_PAYLOAD)) < np.uint32(longest)
     lane, offset = np.nonzero(plausible)
     first = nominal[lane] + offset
-    at, kept, number = first, np.arange(len(first)), None
+    at, candidates, number = first, np.arange(len(first)), None
     for _ in range(3):
         inside = at + HEADER <= filled
-        kept, at = kept[inside], at[inside]
+        candidates, at = candidates[inside], at[inside]
         header = loads[at]
         sequence = header >> np.uint32(24)
         if number is not None:
             right = sequence == ((number[inside] + np.uint32(1)) & np.uint32(255))
-            kept, at, header, sequence = kept[right], at[right], header[right], sequence[right]
+            candidates, at, header, sequence = candidates[right], at[right], header[right], sequence[right]
         number = sequence
         at = at + HEADER + (header & np.uint32(MAX_PAYLOAD))
-    heads = np.flatnonzero(np.diff(lane[kept], prepend=-1))
-    return first[kept[heads]]
+    heads = np.flatnonzero(np.diff(lane[candidates], prepend=-1))
+    return first[candidates[heads]]
 
 
 def grown(buffer: Bytes, filled: int) -> Bytes:

@@ -52,17 +52,17 @@ def read_query(body: bytes) -> Query:
         _, _, database_size, _, status_size = struct.unpack_from("<IIBHH", body)
         at = 13 + status_size
         database = body[at : at + database_size].decode()
-        found = _variables(body[13:at])
+        variables = _variables(body[13:at])
     except (struct.error, IndexError, ValueError) as error:
         raise broken("QUERY") from error
-    charset = charset_of(int.from_bytes(found[_CHARSET][:2], "little")) if _CHARSET in found else None
+    charset = charset_of(int.from_bytes(variables[_CHARSET][:2], "little")) if _CHARSET in variables else None
     text = body[at + database_size + 1 :]
     plain = text.isascii() and not (charset == _SWE7 and any(byte in text for byte in _SWE7_LETTERS))
-    known = charset in CHARSETS and charset not in (_SWE7, _ARMSCII8)
-    statement = _decoded(text, charset if known and charset else "utf8mb4")
-    mode = int.from_bytes(found[_SQL_MODE], "little") if _SQL_MODE in found else None
-    phase = found.get(_ALTER_PHASE, b"\0")[0]
-    return Query(database, statement, mode, known or plain, text, bool(phase & (_START_ALTER | _ROLLBACK_ALTER)))
+    has_codec = charset in CHARSETS and charset not in (_SWE7, _ARMSCII8)
+    statement = _decoded(text, charset if has_codec and charset else "utf8mb4")
+    mode = int.from_bytes(variables[_SQL_MODE], "little") if _SQL_MODE in variables else None
+    phase = variables.get(_ALTER_PHASE, b"\0")[0]
+    return Query(database, statement, mode, has_codec or plain, text, bool(phase & (_START_ALTER | _ROLLBACK_ALTER)))
 
 
 def _decoded(text: bytes, charset: str) -> str:
@@ -128,10 +128,10 @@ _SIZES: dict[int, int | Callable[[bytes, int], int]] = {
 
 def _variables(status: bytes) -> dict[int, bytes]:
     """The status variables up to the first that is not known here."""
-    at, found = 0, dict[int, bytes]()
+    at, variables = 0, dict[int, bytes]()
     while at < len(status) and (size := _SIZES.get(status[at])) is not None:
         number, at = status[at], at + 1
         width = size(status, at) if callable(size) else size
-        found[number] = status[at : at + width]
+        variables[number] = status[at : at + width]
         at += width
-    return found
+    return variables

@@ -97,8 +97,8 @@ class StreamPosition:
         """The number of the first damaged event from `begin` on; `end` if there is none."""
         if not self._checksum:
             return end
-        found = first_damaged(buffer, headers.body[begin:end] - HEADER - 1, headers.end[begin:end])
-        return end if found is None else begin + found
+        number = first_damaged(buffer, headers.body[begin:end] - HEADER - 1, headers.end[begin:end])
+        return end if number is None else begin + number
 
     def _opens(self, buffer: Bytes, headers: Headers, mark: int) -> bool:
         """Whether a FORMAT_DESCRIPTION or ROTATE is intact."""

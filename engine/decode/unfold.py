@@ -172,13 +172,13 @@ def _event_size(data: bytes | memoryview, at: int) -> int:
 
 
 def _starts(content: Bytes) -> Offsets:
-    view, at, found = memoryview(content.data), 0, []
+    view, at, offsets = memoryview(content.data), 0, []
     while at < len(view):
-        found.append(at)
+        offsets.append(at)
         at += _event_size(view, at)
     if at != len(view):
         raise ValueError("its last event is incomplete")
-    return np.array(found, np.int64)
+    return np.array(offsets, np.int64)
 
 
 def _statement_at(body: bytes) -> int:

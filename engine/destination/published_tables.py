@@ -90,9 +90,9 @@ class PublishedTables:
             self.open(published_table, plan_from_dict(table.plan), must_exist)
         for name, table in state.removed.items():
             published_table = published_as(table_from_dict(table.table), table.projection)
-            kept = table.removed and not table.removed.drop
+            is_kept = table.removed and not table.removed.drop
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and (name in removed_names or self._table(published_table).is_there):
+                if is_kept and (name in removed_names or self._table(published_table).is_there):
                     self.open(published_table, plan_from_dict(table.plan), must_exist=name not in removed_names)
 
     def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:

@@ -82,8 +82,8 @@ class SinkOpening:
             destination, self._ledger, self._journal, self._on_commit, lambda step: step(), self._owner
         )
         joined = self.record.joined
-        kept = [record for record in self._ledger.kept_epochs() if joined < record.epoch <= state.epoch]
-        lacking = {name for record in kept for name in record.tables}
+        records = [record for record in self._ledger.kept_epochs() if joined < record.epoch <= state.epoch]
+        lacking = {name for record in records for name in record.tables}
         tables.open_all(state, self.record.applied, lacking)
         tables.delete_orphans()
         self._drop_removed(destination, state)
@@ -110,7 +110,7 @@ class SinkOpening:
 
         Raises RefusedError if it is ahead of the ledger, DestinationError if it lacks what the ledger knows it to have.
         """
-        applied, kept = self.record.applied, list(self._ledger.kept_epochs())
+        applied, records = self.record.applied, list(self._ledger.kept_epochs())
         tables = {
             name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
         }
@@ -121,14 +121,14 @@ class SinkOpening:
         ]
         looks = [destination.table(self._owner, table).read_state() for table in published_tables]
         ahead = max((epoch for look in looks for epoch in look.applied_epochs.values()), default=-1)
-        parts = [(name, part) for record in kept for name, part in record.tables.items()]
-        asked = {name for name, part in parts if part.resnapshot or part.planned or part.removed}
-        comparison = compare(destination, seen, newest, kept, read_states(destination, seen))
+        parts = [(name, part) for record in records for name, part in record.tables.items()]
+        excused_tables = {name for name, part in parts if part.resnapshot or part.planned or part.removed}
+        comparison = compare(destination, seen, newest, records, read_states(destination, seen))
         if ahead > self._began or comparison.ledger_older:
             why = comparison.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
             raise self._refusal(RefusedError, f"is ahead of the ledger: {why}", f"B{BEGIN_AGAIN[1:]}")
         try:
-            comparison.require(asked, resnapshots_all=False)
+            comparison.require(excused_tables, resnapshots_all=False)
         except MismatchError as error:
             what, hint = (
                 f"is not what the ledger has published there: {error.message}",

@@ -55,19 +55,19 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
     if not spec.sink.has_mirrors:
         return []
     state = Ledger(directory.ledger).state
-    known = state.tables if state else {}
-    if unknown := [name for name in tables if name not in known]:
-        raise unknown_tables(unknown, known)
+    table_states = state.tables if state else {}
+    if unknown := [name for name in tables if name not in table_states]:
+        raise unknown_tables(unknown, table_states)
     if state is None:
         return []
-    wanted = tables or sorted(known)
+    wanted = tables or sorted(table_states)
     return [_condition(spec, directory, state, name) for name in wanted if state.tables[name].begun]
 
 
 def _condition(spec: Spec, directory: Directory, state: State, name: str) -> TableSizes:
-    known = state.tables[name]
+    table_state = state.tables[name]
     destination = DeltaDestination(spec.sink, directory.maintenance)
-    stored = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
+    stored = destination.table(state.owner, published_as(table_from_dict(table_state.table), table_state.projection))
     versions = {lake.folder: newest_version(lake.folder) for lake in stored.pair.lakes}
     try:
         maintenance = stored.maintenance()

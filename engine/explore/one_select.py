@@ -39,8 +39,8 @@ def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
     (statement,) = statements
     if statement.type != duckdb.StatementType.SELECT:
         raise _refused(statement.type.name)
-    (found,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement.query]).fetchall()
-    tree = json.loads(found[0])
+    (row,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement.query]).fetchall()
+    tree = json.loads(row[0])
     if tree.get("error"):
         raise _refused("statement that DuckDB cannot show as a tree")
     for part in _parts(tree):

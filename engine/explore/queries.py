@@ -70,9 +70,9 @@ class QueryResult:
 def published_tables(directory: Directory) -> list[Table]:
     """The tables of a pipeline that have, or will have, a destination, as published there."""
     state = Ledger(directory.ledger).state
-    known = [table for table in state.tables.values() if table.begun] if state else []
+    table_states = [table for table in state.tables.values() if table.begun] if state else []
     return sorted(
-        (published_as(table_from_dict(t.table), t.projection) for t in known), key=lambda table: table.full_name
+        (published_as(table_from_dict(t.table), t.projection) for t in table_states), key=lambda table: table.full_name
     )
 
 
@@ -136,9 +136,9 @@ def _failed(error: duckdb.Error, sql: str, tables: Sequence[Table], timeout_s: f
         )
     detail = "Nothing was changed: queries here can only read."
     message = str(error).strip()
-    if missing := _MISSING.match(message):
-        return QueryError(f"There is no table {missing[1]} here.", detail=detail, hint=_instead(missing[1], tables))
-    text = _LINE.sub(lambda found: _own_line(found[1], sql), message)
+    if match := _MISSING.match(message):
+        return QueryError(f"There is no table {match[1]} here.", detail=detail, hint=_instead(match[1], tables))
+    text = _LINE.sub(lambda place: _own_line(place[1], sql), message)
     return QueryError(text, detail=detail, hint=advice(error, sql, tables))
 
 
@@ -160,7 +160,7 @@ def _instead(name: str, tables: Sequence[Table]) -> str:
 
 def _show(connection: duckdb.DuckDBPyConnection, root: Folder, tables: Sequence[Table], spill: str) -> None:
     """Make the views, then take away everything else. spill: the folder for what does not fit into memory."""
-    shown, files = set[tuple[str, str]](), ReadOnlyFiles()
+    places, files = set[tuple[str, str]](), ReadOnlyFiles()
     connection.register_filesystem(files)
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
@@ -170,11 +170,11 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Folder, tables: Sequence[
         for name, folder in folders.items():
             place = (table.database.casefold(), name.casefold())
             with suppress(TableNotFoundError):  # it has no commit yet
-                source = f"_{number}_{len(shown)}"
+                source = f"_{number}_{len(places)}"
                 _register(connection, source, rows_of(open_table(folder), folder), files)
                 # DuckDB ignores case, so names that differ only by case get a number.
-                own = name if place not in shown else f"{name}_{number}"
-                shown.add(place)
+                own = name if place not in places else f"{name}_{number}"
+                places.add(place)
                 connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
     allowed = ", ".join(map(_text, files.names))
     for setting in (f"SET temp_directory = {_text(spill)}", f"SET allowed_paths = [{allowed}]", *_LOCKED):

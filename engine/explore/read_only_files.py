@@ -42,8 +42,8 @@ class ReadOnlyFile:
 
     def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes from this thread's place on; fewer only at the end of the file."""
-        left = max(self._size - self.tell(), 0)
-        wanted = left if size < 0 else min(size, left)
+        rest = max(self._size - self.tell(), 0)
+        wanted = rest if size < 0 else min(size, rest)
         parts = []
         while wanted > 0 and (part := self._read_at(self.tell(), wanted)):
             parts.append(part)

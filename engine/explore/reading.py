@@ -44,14 +44,14 @@ class VersionRows:
 
     def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
         """Batches of a bounded size, in no order; at most `limit` rows. Raises DestinationError if a file is gone."""
-        left = limit
+        budget = limit
         try:
             for batch in self._rows.batches():
-                part = batch if left is None else batch.slice(0, left)
+                part = batch if budget is None else batch.slice(0, budget)
                 if part.num_rows:
                     yield part
-                left = None if left is None else left - part.num_rows
-                if left == 0:
+                budget = None if budget is None else budget - part.num_rows
+                if budget == 0:
                     return
         except OSError as error:
             raise DestinationError(

@@ -76,5 +76,5 @@ def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str
 def removed_files(directory: Directory, table: str) -> RemovedFiles | None:
     """What becomes of a removed table's files; None if the ledger does not know the removal. Raises LedgerError."""
     state = Ledger(directory.ledger).state
-    known = state.removed.get(table) if state else None
-    return known.removed_files if known else None
+    table_state = state.removed.get(table) if state else None
+    return table_state.removed_files if table_state else None

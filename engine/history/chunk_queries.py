@@ -276,8 +276,8 @@ def chunk_states(
     wanted = MEASURES[measure] if measure else _STATE
     sql = PROGRESS + wanted.tables + _STATES.format(value=wanted.value, joins=wanted.joins, single=_SINGLE)
     first, last = bounds or (0, -1)
-    asked = {"pipeline": pipeline, "table": table, "first": first, "last": last, "few": few}
-    return list(map(ChunkState._make, cursor.execute(sql, asked).fetchall()))
+    parameters = {"pipeline": pipeline, "table": table, "first": first, "last": last, "few": few}
+    return list(map(ChunkState._make, cursor.execute(sql, parameters).fetchall()))
 
 
 def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> ChunkDetails | None:
@@ -289,8 +289,8 @@ def reads(
     cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000, since: datetime | None = None
 ) -> list[Read]:
     """The newest reads, ordered by start. since: only those that ended then or later."""
-    asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
-    chunk_reads = fetch(cursor, Read, _READS, asked)
+    parameters = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
+    chunk_reads = fetch(cursor, Read, _READS, parameters)
     return sorted(chunk_reads, key=lambda read: read.started)
 
 
@@ -301,8 +301,8 @@ def read_of(cursor: Cursor, pipeline: str, table: str, key: str, before: datetim
 
     before: only reads that ended before.
     """
-    asked = {"pipeline": pipeline, "table": table, "key": key, "before": naive(before) if before else None}
-    return fetch_one(cursor, RowRead, _READ_OF, asked)
+    parameters = {"pipeline": pipeline, "table": table, "key": key, "before": naive(before) if before else None}
+    return fetch_one(cursor, RowRead, _READ_OF, parameters)
 
 
 def windows(cursor: Cursor, pipeline: str, *, table: str | None = None, limit: int = 40) -> list[Window]:

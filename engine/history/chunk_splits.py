@@ -52,7 +52,7 @@ FROM stopped s LEFT JOIN rest ON rest.chunk = s.chunk GROUP BY s.chunk ORDER BY 
 
 def splits(cursor: Cursor, pipeline: str, table: str) -> list[ChunkSplit]:
     """The chunks of the table's newest plan that were split, by number."""
-    asked = {"pipeline": pipeline, "table": table}
+    parameters = {"pipeline": pipeline, "table": table}
     return fetch(
-        cursor, lambda chunk, upper, planned, into: ChunkSplit(chunk, upper, planned, tuple(into)), _SPLITS, asked
+        cursor, lambda chunk, upper, planned, into: ChunkSplit(chunk, upper, planned, tuple(into)), _SPLITS, parameters
     )

@@ -58,7 +58,7 @@ FROM read
 """
 
 
-_ASKED = """
+_SOURCE_COST = """
 SELECT c.*, e.*, r.* FROM (
     SELECT count(*), coalesce(sum(rows), 0)::BIGINT, coalesce(sum(bytes), 0)::BIGINT,
            coalesce(sum(low_s + read_s + high_s), 0), coalesce(sum(gap_bytes), 0)::BIGINT, coalesce(sum(backfill_s), 0)
@@ -70,9 +70,9 @@ SELECT c.*, e.*, r.* FROM (
 """
 
 
-def asked(cursor: Cursor, pipeline: str, since: datetime) -> SourceCost:
+def source_cost(cursor: Cursor, pipeline: str, since: datetime) -> SourceCost:
     """What the pipeline asked of its source since a time."""
-    cost = fetch_one(cursor, SourceCost, _ASKED, {"pipeline": pipeline, "since": naive(since)})
+    cost = fetch_one(cursor, SourceCost, _SOURCE_COST, {"pipeline": pipeline, "since": naive(since)})
     return cost or SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 

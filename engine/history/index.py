@@ -51,7 +51,7 @@ _BATCH = 5000
 
 
 @dataclass(frozen=True)
-class _ReadPart:
+class _PartProgress:
     """How far a part of a journal was read."""
 
     offset: int = 0
@@ -67,7 +67,7 @@ class _RowBatch:
     rows: defaultdict[str, list[TableRow]]
     parts: dict[tuple[str, str, int], TableRow]
 
-    def add(self, pipeline: str, part: Part, piece: Slice, read: _ReadPart) -> None:
+    def add(self, pipeline: str, part: Part, piece: Slice, progress: _PartProgress) -> None:
         """Add a slice and the state after it."""
         for line in piece.lines:
             for table, row in rows_of(pipeline, line):
@@ -76,9 +76,9 @@ class _RowBatch:
         before = self.parts.get(key, {"lines": 0, "malformed": 0, "malformed_text": None})
         self.parts[key] = {
             **dict(zip(("pipeline", "run", "first"), key, strict=True)),
-            "read_to": read.offset,
-            "last_seq": read.last_seq,
-            "complete": read.complete,
+            "read_to": progress.offset,
+            "last_seq": progress.last_seq,
+            "complete": progress.complete,
             "lines": before["lines"] + len(piece.lines),
             "malformed": before["malformed"] + piece.malformed,
             "malformed_text": piece.malformed_text or before["malformed_text"],
@@ -90,7 +90,7 @@ class _RowBatch:
         return bool(sum(part["lines"] for part in self.parts.values()) >= _BATCH)
 
 
-_Known = dict[tuple[str, int], _ReadPart]
+_Progress = dict[tuple[str, int], _PartProgress]
 """By run and first `seq`."""
 
 
@@ -116,7 +116,7 @@ class _CachedAnswer:
     """The result of a query, and the numbers of what it has read."""
 
     content: Any
-    read: Mapping[Region, int]
+    regions: Mapping[Region, int]
     forgotten: int
 
 
@@ -129,12 +129,12 @@ class _Reading:
     def __init__(self, cursor: duckdb.DuckDBPyConnection, history: "History") -> None:
         self._cursor = cursor
         self._history = history
-        self.read: set[Region] = set()
+        self.regions: set[Region] = set()
 
     def ask(self, query: HistoryQuery[P, T], *args: P.args, **options: P.kwargs) -> T:
         """The answer of a part of the query (`fetch.part`)."""
         answer = self._history.answer(query, *args, **options)
-        self.read |= answer.read.keys()
+        self.regions |= answer.regions.keys()
         content: T = answer.content
         return content
 
@@ -145,7 +145,7 @@ class _Reading:
     def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
         """As DuckDB's."""
         pipeline = (parameters or {}).get("pipeline")
-        self.read |= {(pipeline if isinstance(pipeline, str) else None, table) for table in _tables_of(sql)}
+        self.regions |= {(pipeline if isinstance(pipeline, str) else None, table) for table in _tables_of(sql)}
         return self._cursor.execute(sql, parameters)
 
     def __getattr__(self, name: str) -> Any:
@@ -234,15 +234,15 @@ class History:
                 forgotten, added = self._forgotten, self._added.copy()
                 cursor: Any = _Reading(self.cursor(), self)
                 content = query(cursor, *args, **options)
-                cached = _CachedAnswer(content, {part: added[part] for part in cursor.read}, forgotten)
+                cached = _CachedAnswer(content, {part: added[part] for part in cursor.regions}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = cached
         return cached
 
     def _is_current(self, answer: _CachedAnswer) -> bool:
-        read = answer.read.items()
-        return answer.forgotten == self._forgotten and all(self._added[part] == number for part, number in read)
+        regions = answer.regions.items()
+        return answer.forgotten == self._forgotten and all(self._added[part] == number for part, number in regions)
 
     def close(self) -> None:
         """Close the file."""
@@ -260,8 +260,8 @@ class History:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
             try:
-                found = directories() if callable(directories) else directories
-                self._last = self._read_journals(found)
+                pipelines = directories() if callable(directories) else directories
+                self._last = self._read_journals(pipelines)
                 self.behind = None
             except (duckdb.IOException, duckdb.TransactionException) as error:
                 self._defer(error)
@@ -277,16 +277,16 @@ class History:
 
     def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
-        read_parts: defaultdict[str, _Known] = defaultdict(dict)
-        for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
-            read_parts[pipeline][run, first] = _ReadPart(*read)
+        progress_by_part: defaultdict[str, _Progress] = defaultdict(dict)
+        for pipeline, run, first, *progress in self.cursor().execute(_READ_TO).fetchall():
+            progress_by_part[pipeline][run, first] = _PartProgress(*progress)
         batch = _RowBatch(defaultdict(list), {})
         for directory in directories:
-            pipeline, found = directory.root.name, parts_in(directory.journals)
-            self._forget_deleted(pipeline, read_parts[pipeline], found, directory.journals)
-            for part in found:
+            pipeline, parts = directory.root.name, parts_in(directory.journals)
+            self._forget_deleted(pipeline, progress_by_part[pipeline], parts, directory.journals)
+            for part in parts:
                 try:
-                    new, bad = self._read_part(pipeline, part, read_parts[pipeline], batch)
+                    new, bad = self._read_part(pipeline, part, progress_by_part[pipeline], batch)
                 except FileNotFoundError:  # retention has deleted it
                     continue
                 except (OSError, EOFError) as error:
@@ -299,42 +299,44 @@ class History:
         self._commit(batch)
         return Refresh(lines, malformed, tuple(unreadable))
 
-    def _forget_deleted(self, pipeline: str, read_parts: _Known, parts: list[Part], journals: Path) -> None:
+    def _forget_deleted(self, pipeline: str, progress_by_part: _Progress, parts: list[Part], journals: Path) -> None:
         """Delete the rows of parts that are gone. Not if there is no part at all: their disk may not be there."""
         listed = {(part.run, part.first) for part in parts}
-        if not listed or read_parts.keys() <= listed:
+        if not listed or progress_by_part.keys() <= listed:
             return
         # A listing may lack a part that is being compressed.
         listed |= {(part.run, part.first) for part in parts_in(journals)}
-        for run, first in sorted(read_parts.keys() - listed):
-            self._forget(pipeline, run, first, [*read_parts, *listed])
-            del read_parts[run, first]
+        for run, first in sorted(progress_by_part.keys() - listed):
+            self._forget(pipeline, run, first, [*progress_by_part, *listed])
+            del progress_by_part[run, first]
 
-    def _read_part(self, pipeline: str, part: Part, read_parts: _Known, batch: _RowBatch) -> tuple[int, int]:
+    def _read_part(self, pipeline: str, part: Part, progress_by_part: _Progress, batch: _RowBatch) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
-        read = read_parts.get((part.run, part.first), _ReadPart())
-        if read.complete:
+        progress = progress_by_part.get((part.run, part.first), _PartProgress())
+        if progress.complete:
             return 0, 0
         if not part.compressed:
             size = part.path.stat().st_size
-            if size < read.offset:  # it was replaced
-                self._forget(pipeline, part.run, part.first, read_parts)
-                read = _ReadPart()
-            if size == read.offset and not (part.closed and size):
+            if size < progress.offset:  # it was replaced
+                self._forget(pipeline, part.run, part.first, progress_by_part)
+                progress = _PartProgress()
+            if size == progress.offset and not (part.closed and size):
                 return 0, 0
         lines = malformed = 0
         with part.open() as file:
             while True:
-                piece = read_slice(file, read.offset, read.last_seq)
+                piece = read_slice(file, progress.offset, progress.last_seq)
                 complete = part.closed and not piece.more
-                if piece.offset == read.offset and not complete:
+                if piece.offset == progress.offset and not complete:
                     break
                 _check(piece, part)
-                read = _ReadPart(piece.offset, piece.lines[-1].seq if piece.lines else read.last_seq, complete)
-                batch.add(pipeline, part, piece, read)
+                progress = _PartProgress(
+                    piece.offset, piece.lines[-1].seq if piece.lines else progress.last_seq, complete
+                )
+                batch.add(pipeline, part, piece, progress)
                 if batch.full:
                     self._commit(batch)
-                read_parts[part.run, part.first] = read
+                progress_by_part[part.run, part.first] = progress
                 lines, malformed = lines + len(piece.lines), malformed + piece.malformed
                 if not piece.more:
                     break

@@ -11,7 +11,7 @@ class Redumped:
     """A requested redump."""
 
     id: str
-    asked: datetime
+    requested_at: datetime
     what: str | None
     actor: str | None
     reason: str | None

@@ -125,7 +125,9 @@ def first_started(cursor: Cursor, pipeline: str) -> datetime | None:
 
 def run_totals(cursor: Cursor, pipeline: str | None = None) -> dict[tuple[str, str], RunTotals]:
     """The totals of each run, by (pipeline, run)."""
-    return {(found.pipeline, found.run): found for found in fetch(cursor, RunTotals, _TOTALS, {"pipeline": pipeline})}
+    return {
+        (totals.pipeline, totals.run): totals for totals in fetch(cursor, RunTotals, _TOTALS, {"pipeline": pipeline})
+    }
 
 
 def journalled(cursor: Cursor, pipeline: str) -> Journalled:

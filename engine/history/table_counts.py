@@ -58,17 +58,17 @@ FROM ({_ROWS}) WHERE tbl IS NOT NULL GROUP BY tbl
 
 def counts(cursor: Cursor, pipeline: str) -> dict[str, Count]:
     """The chunks of each table that the journals name; none of a table without a plan."""
-    known: dict[str, tuple[_Mark, Count]] = memory(
+    cache: dict[str, tuple[_Mark, Count]] = memory(
         cursor, ("counts", pipeline)
     )  # before the rows, which may be deleted meanwhile
     marks = part(cursor, _marks, pipeline)
-    for gone in known.keys() - marks.keys():
-        del known[gone]
-    again = [table for table, mark in marks.items() if table not in known or _may_differ(mark, *known[table])]
+    for gone in cache.keys() - marks.keys():
+        del cache[gone]
+    again = [table for table, mark in marks.items() if table not in cache or _may_differ(mark, *cache[table])]
     if again:
-        found = _counted(cursor, pipeline, again)
-        known.update((table, (marks[table], found.get(table, Count()))) for table in again)
-    return {table: count for table, (_, count) in known.items()}
+        new_counts = _counted(cursor, pipeline, again)
+        cache.update((table, (marks[table], new_counts.get(table, Count()))) for table in again)
+    return {table: count for table, (_, count) in cache.items()}
 
 
 def _may_differ(mark: _Mark, before: _Mark, count: Count) -> bool:
@@ -81,5 +81,5 @@ def _marks(cursor: Cursor, pipeline: str) -> dict[str, _Mark]:
 
 
 def _counted(cursor: Cursor, pipeline: str, tables: Collection[str]) -> dict[str, Count]:
-    asked = {"pipeline": pipeline, "table": None, "tables": list(tables)}
-    return {row[0]: Count._make(map(aware, row[1:])) for row in cursor.execute(_COUNTS, asked).fetchall()}
+    parameters = {"pipeline": pipeline, "table": None, "tables": list(tables)}
+    return {row[0]: Count._make(map(aware, row[1:])) for row in cursor.execute(_COUNTS, parameters).fetchall()}

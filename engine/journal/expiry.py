@@ -66,15 +66,15 @@ def _is_worth_it(status: os.stat_result) -> bool:
 
 
 def _delete(parts: list[Part], run: str, before_s: float) -> list[Part]:
-    kept: list[Part] = []
+    rest: list[Part] = []
     for part in reversed(parts):
-        newer = bool(kept) and kept[-1].run == part.run
+        newer = bool(rest) and rest[-1].run == part.run
         current = part.run == run and not part.closed
         if current or (newer and part.first == 0) or part.path.stat().st_mtime >= before_s:
-            kept.append(part)
+            rest.append(part)
         else:
             part.path.unlink(missing_ok=True)
-    return kept[::-1]
+    return rest[::-1]
 
 
 def _compress(path: Path) -> None:

@@ -62,17 +62,17 @@ def plain(path: Path) -> Path:
 
 def parts_in(folder: Path, run: str | None = None) -> list[Part]:
     """The parts of all journals in a folder, or of one run, in order. Empty if the folder does not exist."""
-    found: dict[tuple[str, int], Path] = {}
+    paths: dict[tuple[str, int], Path] = {}
     for path in folder.glob("*.jsonl*"):
         match = _NAME.fullmatch(path.name)
         if match is None or run not in (None, match["run"]):
             continue
         key = match["run"], int(match["first"] or 0)
-        if key not in found or match["packed"]:  # both: it has just been compressed, and the plain file will be deleted
-            found[key] = path
-    ordered = sorted(found)
+        if key not in paths or match["packed"]:  # both: it has just been compressed, and the plain file will be deleted
+            paths[key] = path
+    ordered = sorted(paths)
     following = [*ordered[1:], ("", 0)]
-    return [Part(*key, found[key], key[0] == after[0]) for key, after in zip(ordered, following, strict=False)]
+    return [Part(*key, paths[key], key[0] == after[0]) for key, after in zip(ordered, following, strict=False)]
 
 
 def runs_in(folder: Path) -> list[str]:

@@ -165,11 +165,11 @@ def _planned(record: Json) -> Planned:
 
 
 def _planned_json(planned: Planned, change: TableChange, *, first: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"table": planned.table, "plan": planned.plan}
+    record: dict[str, Any] = {"table": planned.table, "plan": planned.plan}
     if change.stopped is None:
-        found["projection"] = planned.projection
-        found |= {} if first else {"by": planned.by}
-    return found
+        record["projection"] = planned.projection
+        record |= {} if first else {"by": planned.by}
+    return record
 
 
 def _switch(record: Json) -> Switch:

@@ -227,7 +227,8 @@ def _with_lineage(state: State, lineage: str, floor: int) -> State:
         name: replace(sink, id=lineage, joined=floor, generations={}, applied={}) for name, sink in state.sinks.items()
     }
     tables, removed = (
-        {name: replace(table, applied={}) for name, table in held.items()} for held in (state.tables, state.removed)
+        {name: replace(table, applied={}) for name, table in table_states.items()}
+        for table_states in (state.tables, state.removed)
     )
     return replace(state, lineage=lineage, floor=floor, sinks=sinks, tables=tables, removed=removed)
 
@@ -241,9 +242,9 @@ def _tables(state: State, record: EpochRecord) -> tuple[dict[str, TableState], d
         here[name] = table
         there.pop(name, None)
     for name, applied in record.applied.items():
-        for held in (tables, removed):
-            if name in held:
-                held[name] = replace(held[name], applied={**held[name].applied, **applied})
+        for table_states in (tables, removed):
+            if name in table_states:
+                table_states[name] = replace(table_states[name], applied={**table_states[name].applied, **applied})
     return tables, removed
 
 
@@ -289,9 +290,9 @@ def _sinks(
         elif isinstance(change, SinkRecord):
             records[name] = change
         elif name in records:
-            known = records[name]
-            applied = {**known.applied, **change.applied}
-            records[name] = replace(known, applied=applied, stopped=change.stopped or known.stopped)
+            record = records[name]
+            applied = {**record.applied, **change.applied}
+            records[name] = replace(record, applied=applied, stopped=change.stopped or record.stopped)
     return records
 
 

@@ -283,11 +283,11 @@ class Ledger:
             return
         record = self._read(_epoch_name(number))
         parts = record["tables"]
-        kept = {name: part for name, part in parts.items() if name in tables}
-        if len(kept) < len(parts):
+        other_parts = {name: part for name, part in parts.items() if name in tables}
+        if len(other_parts) < len(parts):
             if collect is not None:
                 collect({name: change_from_json(part) for name, part in parts.items() if name not in tables})
-            reduced = {**record, "tables": kept, "only": sorted(tables)}
+            reduced = {**record, "tables": other_parts, "only": sorted(tables)}
             self._folder.write(_epoch_name(number), _content(formats.stamped("epoch", reduced)))
         self._reduced[number] = tables
 

@@ -32,5 +32,5 @@ def upgraded(record: Description) -> Description:
 
 def _part(part: Mapping[str, object]) -> Description:
     """A table's record, with renamed fields, including those of its plan, switch or split."""
-    found: Description = {_WORDS.get(name, name): value for name, value in part.items()}
-    return found | {name: _part(found[name]) for name in _NESTED if isinstance(found.get(name), dict)}
+    record: Description = {_WORDS.get(name, name): value for name, value in part.items()}
+    return record | {name: _part(record[name]) for name in _NESTED if isinstance(record.get(name), dict)}

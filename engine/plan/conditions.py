@@ -42,7 +42,7 @@ def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
         return None
     fields: Sequence[pc.Expression] = [pc.field(name) for name in key.names]
     *above, last = range(len(values))
-    found = fields[last] >= values[last]
+    condition = fields[last] >= values[last]
     for n in reversed(above):
-        found = (fields[n] > values[n]) | ((fields[n] == values[n]) & found)
-    return found
+        condition = (fields[n] > values[n]) | ((fields[n] == values[n]) & condition)
+    return condition

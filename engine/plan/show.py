@@ -121,7 +121,7 @@ def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
     grid = Grid(box=None, pad_edge=False, show_footer=True)
     planned = list(_planned(connection, tables, spec, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
-    known = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
+    estimates = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)
     columns = [
         ("table", plural(len(planned), "table"), "left"),
@@ -131,7 +131,7 @@ def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
         ("factor", "", "right"),
         ("chunks", f"{chunks:,}", "right"),
         ("rows each", "", "right"),
-        ("seconds", _seconds(sum(known) if known else None), "right"),
+        ("seconds", _seconds(sum(estimates) if estimates else None), "right"),
         ("mirror", "", "left"),
     ]
     for name, footer, side in columns:

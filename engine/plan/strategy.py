@@ -147,9 +147,9 @@ def _plan(
     factor: float | None = None,
 ) -> Plan:
     low, high = (ends.minimum, ends.maximum) if ends else (None, None)
-    shown = factor if factor is None or math.isfinite(factor) else None
+    finite_factor = factor if factor is None or math.isfinite(factor) else None
     if strategy == "one" and key is not None and low is not None and key.columns[0].type in _NUMBERS and estimate.rows:
-        shown = distribution_factor(Decimal(low), Decimal(high or low), estimate.rows)
+        finite_factor = distribution_factor(Decimal(low), Decimal(high or low), estimate.rows)
     chunks = 1 if strategy == "one" else max(-(-estimate.rows // size), 1)
     names, index = (key.names, key.index) if key else ((), "")
     return Plan(
@@ -160,7 +160,7 @@ def _plan(
         index,
         low,
         high,
-        shown,
+        finite_factor,
         strategy,
         reason,
         size,

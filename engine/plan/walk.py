@@ -20,14 +20,14 @@ def next_bound(connection: Connection, table: Table, key: ChunkKey, limits: Rang
     whole = limits.lower is None or len(limits.lower) == len(key.columns)
     # A bound with fewer columns is not a key: one more row ensures that the next bound is after it.
     offset = rows - 1 if whole else max(rows - 1, 1)
-    found, beyond = _key_at(connection, table, key, limits, offset)
-    if found is None:
+    bound, beyond = _key_at(connection, table, key, limits, offset)
+    if bound is None:
         return None
     if not beyond and limits.lower is not None:
-        found, _ = _key_at(connection, table, key, Range(limits.lower, limits.upper), 0, strictly=True)
-        if found is None:
+        bound, _ = _key_at(connection, table, key, Range(limits.lower, limits.upper), 0, strictly=True)
+        if bound is None:
             return None
-    return found if _key_at(connection, table, key, Range(found, limits.upper), 0, strictly=True)[0] else None
+    return bound if _key_at(connection, table, key, Range(bound, limits.upper), 0, strictly=True)[0] else None
 
 
 def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, strictly: bool = False) -> str:

@@ -170,9 +170,9 @@ def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[BlockingSession, ...]:
     """
     once = list({(row["id"], row["kind"], row["status"]): row for row in locks}.values())
     granted = [row for row in once if row["status"] == "GRANTED"]
-    held = [_session(row, "holds") for row in granted if row["kind"] in _EXCLUSIVE]
-    if held:
-        return tuple(held[:MOST_SESSIONS])
+    holders = [_session(row, "holds") for row in granted if row["kind"] in _EXCLUSIVE]
+    if holders:
+        return tuple(holders[:MOST_SESSIONS])
     queued = [_session(row, "waits") for row in once if row["status"] != "GRANTED" and row["kind"] in _EXCLUSIVE]
     ids = {one.connection for one in queued}
     open_ = [_session(row, "holds") for row in granted if int(row["id"]) not in ids] if queued else []
@@ -216,7 +216,7 @@ def without_literals(statement: str) -> str:
     # shown.
     if "\\" in text:
         text = re.split("['\"]", text, maxsplit=1)[0] + " …"
-    text = " ".join(_LITERAL.sub(lambda found: found[1] or (" " if found[2] else "?"), text).split())
+    text = " ".join(_LITERAL.sub(lambda match: match[1] or (" " if match[2] else "?"), text).split())
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 

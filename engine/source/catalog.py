@@ -151,8 +151,8 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
     null_dates: invalid dates become NULL, except in the key, which must identify rows.
     """
     columns = _by_table(connection, _COLUMNS, names)
-    found = _by_table(connection, _ENGINE_OF, names)
-    own_engines = {name: found[name][0]["engine"] if name in found else None for name in names}
+    engine_rows = _by_table(connection, _ENGINE_OF, names)
+    own_engines = {name: engine_rows[name][0]["engine"] if name in engine_rows else None for name in names}
     opened = [name for name, engine in own_engines.items() if not unfit_engine(engine)]
     (flag,) = [row["Field"] for row in query(connection, _INVISIBLE)] or [""]
     keys = _by_table(connection, _KEYS.replace("{usable}", _USABLE.get(flag, "TRUE")), opened, opens=True)
@@ -209,15 +209,15 @@ def _by_table(
     names, MariaDB opens every table it has.
     """
     rows_by_table: dict[TableName, list[dict[str, Any]]] = {}
-    asked: list[tuple[str, tuple[str, ...]]]
+    conditions: list[tuple[str, tuple[str, ...]]]
     single = {name[0] for name in names}
     if len(names) > _ONE_BY_ONE:
         single = _with_remote_tables(connection, single) if opens else set()
-    asked = [("TABLE_SCHEMA = %s AND TABLE_NAME = %s", name) for name in names if name[0] in single]
-    asked += [
+    conditions = [("TABLE_SCHEMA = %s AND TABLE_NAME = %s", name) for name in names if name[0] in single]
+    conditions += [
         ("TABLE_SCHEMA = %s", (database,)) for database in dict.fromkeys(d for d, _ in names) if database not in single
     ]
-    for where, values in asked:
+    for where, values in conditions:
         for row in query(connection, statement.replace("{where}", where), values):
             rows_by_table.setdefault((row["d"], row["t"]), []).append(row)
     return rows_by_table
@@ -228,7 +228,7 @@ def _with_remote_tables(connection: Connection, databases: Collection[str]) -> s
     rows = (
         query(connection, _ENGINE_OF.replace("{where}", "TABLE_SCHEMA = %s"), (database,)) for database in databases
     )
-    return {row["d"] for found in rows for row in found if unfit_engine(row["engine"])}
+    return {row["d"] for rows_of_database in rows for row in rows_of_database if unfit_engine(row["engine"])}
 
 
 def _labels(full_type: str) -> tuple[str, ...]:
@@ -288,8 +288,8 @@ def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> 
     Indexes").
     """
     primary = [part for part in parts if part["name"] == "PRIMARY"]
-    known = primary[0]["part"] is None if primary else len(identities) == 1
-    return identities[0].columns if known and identities else ()
+    is_certain = primary[0]["part"] is None if primary else len(identities) == 1
+    return identities[0].columns if is_certain and identities else ()
 
 
 def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[Index, ...]:

@@ -77,8 +77,8 @@ class Endpoint:
         if self.password_file is None:
             return self.password
         with suppress(OSError, UnicodeDecodeError):
-            if found := redaction.secret_in(self.password_file):
-                _passwords[self.password_file] = found
+            if secret := redaction.secret_in(self.password_file):
+                _passwords[self.password_file] = secret
         return _passwords.get(self.password_file, self.password)
 
     def __getstate__(self) -> dict[str, object]:
@@ -231,8 +231,8 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     kind, hint = next(((k, h) for numbers, says, k, h in _DUMPS if number in numbers and says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
         hint = "Check source.host and source.port, and that the server is running and reachable from here."
-    lost = "Committed data stays correct, but changes after it can no longer be read from this server."
-    detail = lost if kind is SourceLostError else "Committed data is unaffected."
+    end_of_log = "Committed data stays correct, but changes after it can no longer be read from this server."
+    detail = end_of_log if kind is SourceLostError else "Committed data is unaffected."
     if kind is GtidModeError:
         detail = (
             "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log "

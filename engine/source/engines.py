@@ -71,10 +71,10 @@ def _text(definition: dict[str, Any]) -> str:
 
 def union_of(definition: str, database: str) -> list[TableName]:
     """The parts of a MERGE table, from what SHOW CREATE TABLE prints. database: that of parts without one."""
-    _, found, rest = definition.rpartition(" UNION=(")
+    _, clause, rest = definition.rpartition(" UNION=(")
     parts: list[list[str]] = [[]]
     at = 0
-    while found and rest[at : at + 1] == "`":
+    while clause and rest[at : at + 1] == "`":
         name, at = _quoted(rest, at + 1)
         parts[-1].append(name)
         separator, at = rest[at : at + 1], at + 1

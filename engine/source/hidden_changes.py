@@ -33,18 +33,18 @@ def unlogged_cascades(
     """
     if server.flavor == "mysql" and server.version >= _LOGS_CASCADES:
         return {}
-    known, databases = set(tables), dict.fromkeys(database for database, _ in tables)
+    names_of_tables, databases = set(tables), dict.fromkeys(database for database, _ in tables)
     cascades: dict[str, tuple[str, ...]] = {}
     if server.flavor == "mysql":
         for database in databases:
             for row in query(connection, _RULES, (database,)):
-                if (database, row["t"]) in known:
+                if (database, row["t"]) in names_of_tables:
                     name = f"{database}.{row['t']}"
                     cascades[name] = (*cascades.get(name, ()), row["name"])
         return cascades
     for database in databases:
         for row in query(connection, _REFERRING, (database,)):
-            if (database, row["t"]) in known:
+            if (database, row["t"]) in names_of_tables:
                 (definition,) = query(connection, f"SHOW CREATE TABLE {quote(database, row['t'])}")
                 if names := tuple(_CASCADE.findall(definition["Create Table"])):
                     cascades[f"{database}.{row['t']}"] = names

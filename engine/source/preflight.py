@@ -165,8 +165,8 @@ def run_preflight(
         checks += [Check(*finding) for finding in unmatched_rules(rules, [(t.database, t.name) for t in tables])]
         for table in tables:
             checks += table_checks(as_read(table))
-        shown = [(table.database, table.name) for table in tables if not table.remedy]
-        cascades = unlogged_cascades(connection, context.server, shown)
+        readable_tables = [(table.database, table.name) for table in tables if not table.remedy]
+        cascades = unlogged_cascades(connection, context.server, readable_tables)
         checks += _hidden_changes(context, tables, cascades)
     finally:
         connection.close()
@@ -211,7 +211,7 @@ def running(connection: Connection, endpoint: Endpoint, source: Source) -> Runni
     ids.
     """
     context = _context(connection, endpoint, source, first_server_id=0)
-    unmet = [found for check in _RUNNING_CHECKS if (found := check(context)).outcome == "fail"]
+    unmet = [finding for check in _RUNNING_CHECKS if (finding := check(context)).outcome == "fail"]
     return Running(unmet, source_facts(connection, context.variables))
 
 

@@ -179,9 +179,8 @@ def _certificate(connection: Connection) -> str:
         return NONE
     fingerprint = hashlib.sha256(content).hexdigest()[:16]
     try:
-        read = x509.load_der_x509_certificate(content)
-        return (
-            f"{read.subject.rfc4514_string()}, valid until {read.not_valid_after_utc:%Y-%m-%d}, SHA-256 {fingerprint}…"
-        )
+        certificate = x509.load_der_x509_certificate(content)
+        subject, end = certificate.subject.rfc4514_string(), certificate.not_valid_after_utc
     except ValueError:  # one that the library refuses; the fingerprint tells it from others
         return f"SHA-256 {fingerprint}…"
+    return f"{subject}, valid until {end:%Y-%m-%d}, SHA-256 {fingerprint}…"

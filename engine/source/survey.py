@@ -25,8 +25,8 @@ def survey(connection: Connection, server: Server) -> list[Surveyed]:
     """Every base table visible to the user, ordered by name."""
     tables = read_tables(connection, list_tables(connection))
     estimates = statistics(connection, tables)
-    shown = [(table.database, table.name) for table in tables if not table.remedy]
-    unlogged = unlogged_cascades(connection, server, shown)
+    readable_tables = [(table.database, table.name) for table in tables if not table.remedy]
+    unlogged = unlogged_cascades(connection, server, readable_tables)
     return [
         Surveyed(table, estimates.get(table.full_name, Statistics(0, 0, 0)), unlogged.get(table.full_name, ()))
         for table in tables

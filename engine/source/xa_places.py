@@ -11,7 +11,7 @@ Xid = tuple[bytes, bytes, int]
 MOST_RECENT = 1000
 """Decided transactions whose places are remembered: a range may begin before the place of the last commit."""
 _MOST_UNDECIDED = 10_000
-_MOST_KNOWN = 16
+_MOST_ENTRIES = 16
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,23 @@ class KnownPlaces:
     The last ones that were noted count.
     """
 
-    def __init__(self, *known: XaPlaces) -> None:
-        self._known: deque[tuple[Position, XaPlaces]] = deque(maxlen=_MOST_KNOWN)
-        for places in known:
+    def __init__(self, *candidates: XaPlaces) -> None:
+        self._entries: deque[tuple[Position, XaPlaces]] = deque(maxlen=_MOST_ENTRIES)
+        for places in candidates:
             self.note(places)
 
     def note(self, places: XaPlaces) -> None:
         """Remember what is known at a position."""
         if places.at is None:
             return
-        if self._known and self._known[-1][0].order == places.at.order:
-            self._known.pop()
-        self._known.append((places.at, places))
+        if self._entries and self._entries[-1][0].order == places.at.order:
+            self._entries.pop()
+        self._entries.append((places.at, places))
 
     def near(self, position: Position) -> XaPlaces:
         """What is known nearest before a position; if nothing is, then nearest after it."""
-        before = [(at.order, places) for at, places in self._known if at.order <= position.order]
-        after = [(at.order, places) for at, places in self._known if at.order > position.order]
+        before = [(at.order, places) for at, places in self._entries if at.order <= position.order]
+        after = [(at.order, places) for at, places in self._entries if at.order > position.order]
         if before:
-            return max(before, key=lambda known: known[0])[1]
-        return min(after, key=lambda known: known[0])[1] if after else XaPlaces()
+            return max(before, key=lambda entry: entry[0])[1]
+        return min(after, key=lambda entry: entry[0])[1] if after else XaPlaces()

@@ -29,18 +29,18 @@ PackageVersions = dict[str, str | None]
 
 def versions() -> PackageVersions:
     """The packages and their versions in this process. None: cannot be imported; empty: unknown version."""
-    found: PackageVersions = {}
+    package_versions: PackageVersions = {}
     for package in PACKAGES:
         try:
             importlib.import_module(package)
         except Exception:  # noqa: BLE001 - a package for another machine can fail in any way
-            found[package] = None
+            package_versions[package] = None
             continue
         try:
-            found[package] = metadata.version(package)
+            package_versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # it was shipped as an archive
-            found[package] = ""
-    return found
+            package_versions[package] = ""
+    return package_versions
 
 
 def answer(marker: str) -> str:
@@ -57,8 +57,8 @@ def ask(spark: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
     from pyspark.sql.functions import col, udf
 
     path = str(marker)
-    asked = udf(lambda _: answer(path), "string", useArrow=False)
-    frame = spark.range(0, tasks, 1, tasks).select(asked(col("id")).alias("answer"))
+    answer_udf = udf(lambda _: answer(path), "string", useArrow=False)
+    frame = spark.range(0, tasks, 1, tasks).select(answer_udf(col("id")).alias("answer"))
     return [json.loads(row.answer) for row in frame.collect()]
 
 

@@ -201,8 +201,8 @@ class Alerts(Section):
 
     def variables(self) -> list[str]:
         """The environment variables that contain secrets of routes."""
-        found = [(one.url_env, one.key_env, one.password_env) for one in self.all_routes().values()]
-        return [name for names in found for name in names if name]
+        names_by_route = [(one.url_env, one.key_env, one.password_env) for one in self.all_routes().values()]
+        return [name for names in names_by_route for name in names if name]
 
     def severity_of(self, kind: str) -> Severity:
         """The severity of a kind of alerts."""

@@ -27,5 +27,5 @@ def folder_fault(database: str, table: str) -> str:
             return f"{name!r} contains a percent sign and two digits, which is how another name's folder is encoded"
         if len(folder_name(name) + ending) > _LONGEST_NAME:
             return f"{name!r} is too long for a folder name when percent-encoded ({_LONGEST_NAME} bytes at most)"
-    taken = table.casefold().endswith(CHANGES) or _KEPT.search(table)
-    return f"{table!r} ends like the change log of another table" if taken else ""
+    clashes = table.casefold().endswith(CHANGES) or _KEPT.search(table)
+    return f"{table!r} ends like the change log of another table" if clashes else ""

@@ -408,8 +408,8 @@ def _fault(error: dict[str, Any]) -> str:
     for part in error["loc"][:-1]:
         # In a dictionary (snapshot.tables), the part is a name chosen by the user.
         model = get_args(model)[1] if get_origin(model) is dict else model.model_fields[str(part)].annotation
-    known = list(model.model_fields)
-    nearest = difflib.get_close_matches(str(error["loc"][-1]), known, 1, 0.0)[0]
+    keys = list(model.model_fields)
+    nearest = difflib.get_close_matches(str(error["loc"][-1]), keys, 1, 0.0)[0]
     return f"{where}: unknown key; the nearest known key is {nearest!r}"
 
 

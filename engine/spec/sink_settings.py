@@ -207,8 +207,8 @@ def require_same_everywhere(state: str, sinks: Iterable[Sink], spec_file: Path) 
 
     state: the URL of the pipeline's state. Each host would have a folder of its own for a relative path.
     """
-    found = list(sinks)
-    paths = [one.local_path for one in found if one.local_path is not None]
+    all_sinks = list(sinks)
+    paths = [one.local_path for one in all_sinks if one.local_path is not None]
     relative = [str(one) for one in paths if not one.is_absolute()]
     if relative:
         raise SpecError(
@@ -216,7 +216,7 @@ def require_same_everywhere(state: str, sinks: Iterable[Sink], spec_file: Path) 
             detail="Each host would have a folder of its own; nothing was started.",
             hint="Give the sink a place in a bucket, or an absolute path that all hosts share.",
         )
-    if any(overlap(state, one.path) for one in found):
+    if any(overlap(state, one.path) for one in all_sinks):
         raise SpecError(
             f"{spec_file} has its state and a sink in one place: {state}.",
             detail="Their files would be mixed; nothing was started.",

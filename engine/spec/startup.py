@@ -55,7 +55,7 @@ def checked_startup(mode: str) -> str:
     if colon and name in _MODES_AT:
         _MODES_AT[name](argument)
     elif mode not in _MODES:
-        known = (*_MODES, "timestamp:…", "position:…", "gtid:…")
-        nearest = difflib.get_close_matches(mode, known, 1, 0.0)[0]
-        raise ValueError(f"{mode!r} is not a startup mode this version knows ({', '.join(known)}); nearest: {nearest}")
+        modes = (*_MODES, "timestamp:…", "position:…", "gtid:…")
+        nearest = difflib.get_close_matches(mode, modes, 1, 0.0)[0]
+        raise ValueError(f"{mode!r} is not a startup mode this version knows ({', '.join(modes)}); nearest: {nearest}")
     return mode

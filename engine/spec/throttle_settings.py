@@ -104,9 +104,9 @@ def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
         faults = "; ".join(
             f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
         )
-        known = ", ".join(Throttle.model_fields)
+        names = ", ".join(Throttle.model_fields)
         raise SpecError(
-            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"Settings: {known}."
+            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"Settings: {names}."
         ) from None
 
 

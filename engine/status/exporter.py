@@ -102,5 +102,5 @@ class Exporter(Collector):
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Serve OpenMetrics to clients that accept anything (curl); Prometheus asks for it by name."""
-        asked = environ.get("HTTP_ACCEPT", "*/*")
-        return self._app({**environ, "HTTP_ACCEPT": _OPENMETRICS if asked == "*/*" else asked}, start_response)
+        accept = environ.get("HTTP_ACCEPT", "*/*")
+        return self._app({**environ, "HTTP_ACCEPT": _OPENMETRICS if accept == "*/*" else accept}, start_response)

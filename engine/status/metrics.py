@@ -257,10 +257,10 @@ def _verifications(make: _Families, seen: Seen) -> Iterator[Metric]:
 
 
 def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
-    known = state.tables if state else {}
+    captured = state.tables if state else {}
     states = [name for name in TABLE.transitions if name != START]
-    shown = {**known, **(state.removed if state else {})}
-    count = Counter(table.state for table in shown.values())
+    all_tables = {**captured, **(state.removed if state else {})}
+    count = Counter(table.state for table in all_tables.values())
     yield from make.gauges(
         "tables",
         "Tables by state. Debezium: RemainingTableCount (copying), TotalTableCount (all); Flink CDC: "
@@ -272,23 +272,23 @@ def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric
         "table_state",
         "Each table's state.",
         ("table",),
-        {name: {s: s == table.state for s in states} for name, table in shown.items()},
+        {name: {s: s == table.state for s in states} for name, table in all_tables.items()},
     )
     by_table: tuple[tuple[str, str, dict[str, int]], ...] = (
         (
             "chunks",
             "Number of chunks; an estimate until the table is completely split.",
-            {n: t.chunks for n, t in known.items()},
+            {n: t.chunks for n, t in captured.items()},
         ),
         (
             "chunks_done",
             "Chunks committed. Flink CDC: numSnapshotSplitsFinished.",
-            {n: t.coverage.done for n, t in known.items()},
+            {n: t.coverage.done for n, t in captured.items()},
         ),
         (
             "table_rows",
             "Rows of the committed chunks. Debezium: RowsScanned.",
-            {n: t.rows_read for n, t in known.items()},
+            {n: t.rows_read for n, t in captured.items()},
         ),
     )
     for name, text, values in by_table:

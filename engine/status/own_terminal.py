@@ -24,9 +24,9 @@ def own_terminal(log: Path) -> Iterator[IO[str]]:
     with ExitStack() as stack:
         terminal = stack.enter_context(os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding or "utf-8"))
         for number in _OUTPUTS:
-            kept = os.dup(number)
-            stack.callback(os.close, kept)
-            stack.callback(os.dup2, kept, number)
+            duplicate = os.dup(number)
+            stack.callback(os.close, duplicate)
+            stack.callback(os.dup2, duplicate, number)
         stack.callback(_flush)
         _flush()
         with log.open("ab") as file:

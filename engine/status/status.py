@@ -85,14 +85,14 @@ def status(
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
     current = lag if age_s is not None and is_current(age_s, followed=alive is not None) else None
     followed_lag = current if followed else None
-    known = known_lag(lag.lag_s if lag else None, age_s, followed=followed)
+    lag_now = known_lag(lag.lag_s if lag else None, age_s, followed=followed)
     return Status(
         pipeline=name,
         state=_state(runner),
         phase=_phase(runner, state),
         position=str(state.position) if state else None,
         lag_s=followed_lag.lag_s if followed_lag else None,
-        lag_at_most_s=known.seconds if known.at_most else None,
+        lag_at_most_s=lag_now.seconds if lag_now.at_most else None,
         lag_position=followed_lag.position if followed_lag else None,
         lag_bytes=followed_lag.lag_bytes if followed_lag else None,
         runway_s=current.runway_s if current else None,
@@ -305,7 +305,7 @@ def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:
 def recent_events(directory: Directory, kind: type[E], since: str) -> list[tuple[str, E]]:
     """The events of a kind in the newest journal's last megabyte from this time on, with their times, newest first."""
     newest_first = _parsed(reversed(newest_lines(directory.journals, _TAIL_BYTES)), kind)
-    return list(takewhile(lambda found: found[0] >= since, newest_first))
+    return list(takewhile(lambda entry: entry[0] >= since, newest_first))
 
 
 def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:

@@ -30,8 +30,8 @@ def print_status(out: Console, now: Status) -> None:
     grid = text_grid("table", "state", *numbers, "merging", "verified", right=numbers)
     for t in now.tables:
         chunks = f"{t.chunks_done:,}/{t.chunks_total:,}"
-        shown = table_state(t.state, _shown(now))
-        state = f"{shown} ({t.destination})" if t.destination else shown
+        words = table_state(t.state, _shown(now))
+        state = f"{words} ({t.destination})" if t.destination else words
         grid.add_row(
             t.table,
             state,
@@ -68,19 +68,19 @@ def print_status(out: Console, now: Status) -> None:
 
 def first_line(now: Status) -> str:
     """The state as the console's lights have it, the stopped tables, the committed position and the lag."""
-    shown = _shown(now)
-    state = STATES.get(shown, shown)
+    state_key = _shown(now)
+    state = STATES.get(state_key, state_key)
     if away := now.away:
         state += f" since {utc_time(away.since)}"
-    elif shown == "lost" and now.heartbeat_age_s is not None:
+    elif state_key == "lost" and now.heartbeat_age_s is not None:
         state += f", last heartbeat {duration(round(now.heartbeat_age_s))} ago"
-    elif shown == "running":  # nobody carries out the phase of any other state
+    elif state_key == "running":  # nobody carries out the phase of any other state
         state += f", {now.phase}"
     stopped = [t.table for t in now.tables if t.error]
     tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
-    known = KnownLag(now.lag_s, at_most=False) if now.lag_s is not None else KnownLag(now.lag_at_most_s, at_most=True)
+    lag = KnownLag(now.lag_s, at_most=False) if now.lag_s is not None else KnownLag(now.lag_at_most_s, at_most=True)
     size = f", {now.lag_bytes:,} bytes" if now.lag_s is not None else ""
-    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {known.words}{size}"
+    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {lag.words}{size}"
 
 
 def _shown(now: Status) -> str:

@@ -123,8 +123,8 @@ def line(entry: Entry) -> str | None:
     event = entry.event
     if isinstance(event, RunStarted):
         return f"run {entry.run} of {event.pipeline} started (until {event.until or 'it is stopped'})"
-    shown = _LINES.get(type(event))
-    return shown(event) if shown else None
+    text_of = _LINES.get(type(event))
+    return text_of(event) if text_of else None
 
 
 class Lines:

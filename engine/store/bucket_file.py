@@ -40,8 +40,8 @@ class BucketFile:
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; all that are left by default."""
-        left = max(self._size - self._position, 0)
-        length = left if size < 0 else min(size, left)
+        rest = max(self._size - self._position, 0)
+        length = rest if size < 0 else min(size, rest)
         start, self._position = self._position, self._position + length
         if not length:
             return b""

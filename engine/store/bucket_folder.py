@@ -135,10 +135,10 @@ class BucketFolder:
         """A request for a thousand files. after: only those behind this name."""
         cut = len(self.path) + 1 if self.path else 0
         with named_errors(self.url):
-            for found in obstore.list(
+            for page in obstore.list(
                 opened(self.settings), self.path or None, offset=self._key(after) if after else None
             ):
-                yield from (_entry(one["path"][cut:], one) for one in found)
+                yield from (_entry(one["path"][cut:], one) for one in page)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
@@ -198,16 +198,16 @@ def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | N
     except FileNotFoundError:
         if tag is None:
             raise  # the bucket itself is gone
-        found, found_tag = _found(store, key)
+        current, current_tag = _found(store, key)
     except _TAKEN:
-        found, found_tag = _found(store, key)
+        current, current_tag = _found(store, key)
     except REFUSED:
         raise
     except exceptions.BaseError:
-        found, found_tag = _found(store, key)
-        if found is None or (found != content and found_tag == tag):  # the request may still arrive
+        current, current_tag = _found(store, key)
+        if current is None or (current != content and current_tag == tag):  # the request may still arrive
             raise
-    return str(found_tag) if found == content else ""
+    return str(current_tag) if current == content else ""
 
 
 def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:

@@ -143,8 +143,8 @@ class LocalFolder:
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""
         files = list[FileEntry]()
-        with suppress(FileNotFoundError), os.scandir(self.path) as held:
-            for entry in held:
+        with suppress(FileNotFoundError), os.scandir(self.path) as listing:
+            for entry in listing:
                 name = entry.name
                 if not name.startswith(prefix) or name <= after or name.startswith(_TEMPORARY) or entry.is_dir():
                     continue

@@ -50,8 +50,8 @@ class RowComparison:
     def first(self, most: int) -> "RowComparison":
         """At most so many differences of each kind, without the memory of the others."""
         parts = (self.missing, self.extra, self.source, self.mirror, self.duplicate)
-        kept = [part if len(part) <= most else part.take(pa.array(range(most))) for part in parts]
-        missing, extra, source, mirror, duplicate = kept
+        first_rows = [part if len(part) <= most else part.take(pa.array(range(most))) for part in parts]
+        missing, extra, source, mirror, duplicate = first_rows
         return RowComparison(missing, extra, source, mirror, duplicate, self.equal)
 
     def keys(self, names: Sequence[str]) -> pa.Table:

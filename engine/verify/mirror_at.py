@@ -48,7 +48,7 @@ class CommittedEpochs:
         self._read_s = -math.inf
         self._ledger: Ledger | None = None
         self._state: State | None = None
-        self._kept: dict[int, EpochRecord] = {}
+        self._records: dict[int, EpochRecord] = {}
 
     def state(self, *, fresh: bool = False) -> State:
         """The committed state; unless `fresh`, at most two seconds old. Raises SpecError before the first epoch."""
@@ -65,7 +65,7 @@ class CommittedEpochs:
         if self._ledger.state is None:
             raise SpecError("The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC")
         self._state = self._ledger.state
-        self._kept = {
+        self._records = {
             record.epoch: record for record in self._ledger.kept_epochs() if record.epoch <= self._state.epoch
         }
 
@@ -73,17 +73,17 @@ class CommittedEpochs:
         """Read the new epochs. Returns False if they do not follow the known ones."""
         if self._ledger is None or self._state is None:
             return False
-        numbers, state, kept = self._ledger.kept_numbers(), self._state, dict(self._kept)
+        numbers, state, records = self._ledger.kept_numbers(), self._state, dict(self._records)
         if not numbers or numbers[-1] < state.epoch:
             return False
         try:
             for number in (number for number in numbers if number > self._state.epoch):
-                kept[number] = self._ledger.epoch(number)
-                state = apply(state, kept[number])
+                records[number] = self._ledger.epoch(number)
+                state = apply(state, records[number])
         except LedgerError:  # pruned meanwhile
             return False
         self._state = state
-        self._kept = {number: kept[number] for number in numbers if number in kept}
+        self._records = {number: records[number] for number in numbers if number in records}
         return True
 
     def mirror(self, table: str, reader: MirrorReader) -> MirrorAt:
@@ -103,7 +103,7 @@ class CommittedEpochs:
 
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None
-        for record in self._kept.values():
+        for record in self._records.values():
             part = record.tables.get(table, NOTHING)
             if record.epoch > copied and part.chunks:
                 raise Incomparable("lagging", "its mirror does not have the last copy yet")

@@ -137,10 +137,10 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.string()).cast(pa.binary())
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    found, ends = np.diff(offsets).astype(np.uint64), offsets[1:].astype(np.int64)
+    numbers, ends = np.diff(offsets).astype(np.uint64), offsets[1:].astype(np.int64)
     for n in range(1, 17):
         there = ends - n >= offsets[:-1]
         byte = np.zeros(len(values), np.uint64)
         byte[there] = data[ends[there] - n]
-        found = found * np.uint64(257) + byte
-    return found
+        numbers = numbers * np.uint64(257) + byte
+    return numbers

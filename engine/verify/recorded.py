@@ -44,10 +44,10 @@ def merged(
         return replace(before, verdict=result.verdict, why=result.why, last=result.at), details
     if before.generation != generation:
         details, before = Details(result.table), replace(before, differences=0)
-    left = _left(details, result, keys)
+    earlier_differences = _left(details, result, keys)
     unlisted = _unlisted(before, details, result, keys)
-    parts = _parts(details, result, None if unlisted or not keys else left)
-    total = result.differences_total + len(left) + unlisted
+    parts = _parts(details, result, None if unlisted or not keys else earlier_differences)
+    total = result.differences_total + len(earlier_differences) + unlisted
     oldest = min(parts, key=lambda part: part.at, default=None)
     complete = (result.whole or details.complete) and cover(parts)
     summary = Summary(
@@ -60,7 +60,7 @@ def merged(
         level="counts" if any(part.level == "counts" for part in parts) else "rows",
         rows=sum(part.rows for part in parts),
         differences=total,
-        by_kind=_kinds(result, left),
+        by_kind=_kinds(result, earlier_differences),
         parts=len(parts),
         compared=sum(bool(part.at) for part in parts),
         generation=generation,
@@ -69,7 +69,7 @@ def merged(
     if (broken := unreadable(before, generation)) and not _reads_again(broken, result, summary):
         verdict = summary.verdict if total else "unverifiable"
         summary = replace(summary, verdict=verdict, why=broken.why, unreadable=broken)
-    listed = (*result.differences, *left)[:MOST_LISTED]
+    listed = (*result.differences, *earlier_differences)[:MOST_LISTED]
     return summary, Details(result.table, complete, tuple(parts), listed)
 
 
@@ -86,8 +86,8 @@ def _unreadable(
 
 def _reads_again(broken: Unreadable, result: TableResult, after: Summary) -> bool:
     """Whether a comparison has read what could not be read before. after: the summary with it."""
-    read = {part.chunk for part in result.parts}
-    here = bool(broken.chunks) and read.issuperset(broken.chunks)
+    chunks = {part.chunk for part in result.parts}
+    here = bool(broken.chunks) and chunks.issuperset(broken.chunks)
     return (result.whole and bool(result.parts)) or here or after.at > broken.at
 
 
@@ -158,9 +158,9 @@ def _unlisted(before: Summary, details: Details, result: TableResult, keys: Sequ
     return max(0, hidden - max(0, here - sum(one.chunk in chunks for one in listed)))
 
 
-def _kinds(result: TableResult, left: Sequence[Difference]) -> dict[str, int]:
+def _kinds(result: TableResult, earlier_differences: Sequence[Difference]) -> dict[str, int]:
     kinds = dict(result.by_kind)
-    for one in left:
+    for one in earlier_differences:
         kinds[one.kind] = kinds.get(one.kind, 0) + 1
     return kinds
 

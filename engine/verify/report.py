@@ -60,8 +60,8 @@ def report_of(spec: Spec, results: Sequence[TableResult], started: str) -> dict[
 
 
 def _table(result: TableResult) -> dict[str, Any]:
-    found = result.as_dict(parts=True)
-    return {**found, "parts": [asdict(part) for part in result.parts]}
+    fields = result.as_dict(parts=True)
+    return {**fields, "parts": [asdict(part) for part in result.parts]}
 
 
 def checksum(report: dict[str, Any]) -> str:

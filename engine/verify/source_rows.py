@@ -71,12 +71,12 @@ class SourceRows:
     def quick(self, limits: Range) -> Iterator[tuple[Range, pa.Table]]:
         """Yield the rows of a range, in parts."""
         while True:
-            read, rows = self._part(replace(self.request, limits=limits, rows=self._planned()))
+            part, rows = self._part(replace(self.request, limits=limits, rows=self._planned()))
             self._learn(rows)
-            yield read, rows.cast(self.schema)
-            if read.upper == limits.upper:
+            yield part, rows.cast(self.schema)
+            if part.upper == limits.upper:
                 return
-            limits = Range(read.upper, limits.upper)
+            limits = Range(part.upper, limits.upper)
 
     @property
     def fit(self) -> int:
@@ -149,8 +149,8 @@ class SourceRows:
 
         Raises as `FastForward.net_changes`.
         """
-        mariadb, known = self._session.server.flavor == "mariadb", self._session.xa_places
-        forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, known)
+        mariadb, places = self._session.server.flavor == "mariadb", self._session.xa_places
+        forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, places)
         reduced, _ = forward.net_changes(within)
         published = [request.projection.apply(rows).cast(self.schema) for rows in reduced.upserts]
         return replace(reduced, upserts=published)

@@ -198,9 +198,9 @@ class TableCheck:
         """Add compared rows, and differences, to a part."""
         self.findings.rows += rows
         if part is not None:
-            known = self.findings.parts[part]
-            known = replace(known, rows=known.rows + rows, differences=known.differences + differences)
-            self.findings.parts[part] = known
+            record = self.findings.parts[part]
+            record = replace(record, rows=record.rows + rows, differences=record.differences + differences)
+            self.findings.parts[part] = record
 
     def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
         """Compare the rows of both sides. limits: the range that they are all rows of."""

@@ -72,11 +72,11 @@ class TableResult:
 
     def as_dict(self, *, parts: bool = False) -> dict[str, Any]:
         """As in `verify --json`."""
-        found = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences", "keys")}
-        found["differences"] = [one.to_line() for one in self.differences]
+        fields = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences", "keys")}
+        fields["differences"] = [one.to_line() for one in self.differences]
         if parts:
-            found["parts"] = [asdict(part) for part in self.parts]
-        return found
+            fields["parts"] = [asdict(part) for part in self.parts]
+        return fields
 
 
 def worst(results: Sequence[TableResult]) -> VerdictText:

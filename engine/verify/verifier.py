@@ -161,8 +161,8 @@ class Verifier:
         hint = ""
         try:
             return self._compared(name, scope, level), False
-        except Incomparable as found:
-            verdict, why, again = found.verdict, found.why, found.verdict == "lagging"
+        except Incomparable as error:
+            verdict, why, again = error.verdict, error.why, error.verdict == "lagging"
         except (TransientError, SourceChangedError, LedgerError) as error:  # LedgerError: pruned while it was read
             self._drop_session()
             why, again = _clause(error), True
@@ -246,11 +246,11 @@ class Verifier:
         return table_state
 
     def _result(self, name: str, level: Level, check: TableCheck, behind: str) -> TableResult:
-        found, first = check.findings, check.findings.first
+        findings, first = check.findings, check.findings.first
         assert first is not None
-        verdict = "diverged" if found.total else "lagging" if behind else "verified"
+        verdict = "diverged" if findings.total else "lagging" if behind else "verified"
         keys, table = check.differing_keys(), self._captured.tables[name]
-        differences = differences_of(found, table)
+        differences = differences_of(findings, table)
         if differences and keys is not None:
             schema = image_schema(self._captured.projection(name).published_table(table))
             named = list(dict.fromkeys(one.key for one in differences))
@@ -263,11 +263,11 @@ class Verifier:
             position=str(first.position),
             version=first.version,
             level=level,
-            rows=found.rows,
+            rows=findings.rows,
             differences=tuple(differences),
-            differences_total=found.total,
-            by_kind={kind: found.counts[kind] for kind in KINDS if found.counts[kind]},
-            parts=() if behind else tuple(found.parts),
+            differences_total=findings.total,
+            by_kind={kind: findings.counts[kind] for kind in KINDS if findings.counts[kind]},
+            parts=() if behind else tuple(findings.parts),
             keys=keys,
         )
 

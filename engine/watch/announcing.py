@@ -70,7 +70,7 @@ class Announcer:
         """
         routes = spec.alerts.all_routes()
         failing = {name for name in routes if not self._due(where, name)}
-        left: tuple[Unposted, ...] = ()
+        undelivered: tuple[Unposted, ...] = ()
         for one in self._change(where, ()):
             name = one.route
             if name not in routes:
@@ -80,9 +80,9 @@ class Announcer:
                 self._answered((where.root, name), failed=bool(rest))
             if rest:
                 failing.add(name)
-                left = (*left, *(Unposted(name, notice) for notice in rest))
-        if left:
-            self._change(where, left)
+                undelivered = (*undelivered, *(Unposted(name, notice) for notice in rest))
+        if undelivered:
+            self._change(where, undelivered)
 
     def _due(self, where: Directory, route: str) -> bool:
         return clock.monotonic_s() >= self._next_s.get((where.root, route), 0.0)
@@ -102,8 +102,8 @@ class Announcer:
             with alone(where) as mine:
                 if mine:
                     record = self._records.read(where)
-                    kept = (*messages, *record.unposted) if messages else ()
-                    self._records.write(where, replace(record, unposted=kept[-_MOST:]))
+                    unposted = (*messages, *record.unposted) if messages else ()
+                    self._records.write(where, replace(record, unposted=unposted[-_MOST:]))
                     return record.unposted
             clock.sleep(0.05)
         return ()

@@ -103,13 +103,13 @@ class OwnAlerts:
 
         The run must be gone.
         """
-        found, watched = _left_by_run(about.where), {one.kind for one in record.alerts}
-        news = [one for one in _unsent(about.where, found) if one.kind not in watched]
+        alerts, watched = _left_by_run(about.where), {one.kind for one in record.alerts}
+        news = [one for one in _unsent(about.where, alerts) if one.kind not in watched]
         if not news or any(one.run == about.run and one.starting for one in record.restarts):
             return record  # a runner that starts announces them itself
         at = clock.utc_text()
-        left = [replace(one, held=False, changed=False, announced=at) if one in news else one for one in found]
-        text = list_text("alerts", [one.to_json() for one in left])
+        alerts_after = [replace(one, held=False, changed=False, announced=at) if one in news else one for one in alerts]
+        text = list_text("alerts", [one.to_json() for one in alerts_after])
         try:
             write_atomically(about.where.alerts, text)
         except OSError:  # a full disk: they are announced once there is room, not at each look

@@ -101,8 +101,8 @@ def read_record(directory: Directory) -> WatchRecord:
 
 def write_record(directory: Directory, record: WatchRecord) -> None:
     """Replace the record, without the restarts that are older than an hour. Raises OSError."""
-    kept = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
-    text = json.dumps(formats.stamped("watch", {**asdict(record), "restarts": kept}), ensure_ascii=False, indent=1)
+    restarts = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
+    text = json.dumps(formats.stamped("watch", {**asdict(record), "restarts": restarts}), ensure_ascii=False, indent=1)
     write_atomically(directory.watchdog, text)
 
 

@@ -53,17 +53,17 @@ def death_of(runner: RunnerRecord | None) -> Death | None:
     """
     if runner is None or runner.alive:
         return None
-    lost, error = runner.state != "ended", runner.error or ErrorRecord()
-    if not lost and (runner.error is None or asked_to_stop(runner)):
+    is_lost, error = runner.state != "ended", runner.error or ErrorRecord()
+    if not is_lost and (runner.error is None or asked_to_stop(runner)):
         return None
     return Death(
         runner.run,
         runner.host or "",
         runner.pid or 0,
-        lost,
+        is_lost,
         runner.heartbeat,
-        "" if lost else error.error,
-        "" if lost else error.message,
+        "" if is_lost else error.error,
+        "" if is_lost else error.message,
     )
 
 

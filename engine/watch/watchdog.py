@@ -153,8 +153,8 @@ class Watchdog:
         """
         earlier = self._records.read(where)
         stands = earlier.run == runner.run and bool(earlier.alerts or earlier.due or earlier.down)
-        left = not runner.alive and unsent(where)
-        if _ending(runner) or not (stands or earlier.unposted or left):
+        owes_messages = not runner.alive and unsent(where)
+        if _ending(runner) or not (stands or earlier.unposted or owes_messages):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
         message = _BACK if runner.alive else _ENDED
@@ -164,7 +164,7 @@ class Watchdog:
                 record = earlier
                 if earlier.run == runner.run:
                     record = replace(self._alerts.cleared(about, earlier, ALERTS, message), due="", down="")
-                if left:
+                if owes_messages:
                     record = self._alerts.released(about, record)
                 if record != earlier:
                     self._records.write(where, record)

@@ -218,7 +218,7 @@ def past_rows(redumps: Sequence[Redumped], verify: Callable[[Redumped], str]) ->
     """One row per command, newest first. verify: the address that verifies what was redumped."""
     return [
         {
-            "Asked": one.asked,
+            "Asked": one.requested_at,
             "State": one.state,
             "What": subject(one),
             "Verify": verify(one) if one.state == "done" else None,

@@ -120,8 +120,8 @@ def image_padded(
         return value, after
     if (length > width).any():
         raise fail(column, f"a value is longer than {width} bytes", "Report this with the server's version.")
-    missing = pa.array([b"\0" * n for n in range(width + 1)], pa.binary()).take(pa.array(width - length))
-    return pc.binary_join_element_wise(value, missing, pa.scalar(b"", pa.binary())), after
+    padding = pa.array([b"\0" * n for n in range(width + 1)], pa.binary()).take(pa.array(width - length))
+    return pc.binary_join_element_wise(value, padding, pa.scalar(b"", pa.binary())), after
 
 
 def _image_fixed(

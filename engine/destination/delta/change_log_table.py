@@ -58,10 +58,10 @@ class ChangeLogTable:
     def drop(self) -> None:
         """Delete it and its earlier generations, as far as they belong to the ledger."""
         self.lake.drop()
-        for kept in kept_generations(self.folder):
+        for generation in kept_generations(self.folder):
             with suppress(DeltaError, OSError):
-                if self.lake.belongs(open_table(kept)):
-                    drop(kept)
+                if self.lake.belongs(open_table(generation)):
+                    drop(generation)
 
     def check(self, before: Table, after: Table) -> None:
         """Raises IncompatibleColumnsError when it cannot evolve from the columns of `before` to those of `after`."""
@@ -98,7 +98,7 @@ class ChangeLogTable:
             if is_new and not begun:  # it has nothing of earlier epochs, and gets nothing
                 self.lake.commit(lambda: Actions("WRITE", self._begins(epoch)))
             return None
-        kept = keep(self.folder, schema_of(delta), log.files(delta), self.lake.description, until)
+        folder = keep(self.folder, schema_of(delta), log.files(delta), self.lake.description, until)
 
         def emptied() -> Actions:
             delta = self.lake.load()
@@ -107,7 +107,7 @@ class ChangeLogTable:
             return Actions("WRITE", self._begins(epoch), (), log.files(delta), metadata, protocol, mode="Overwrite")
 
         self.lake.commit(emptied)
-        return kept
+        return folder
 
     def _begins(self, epoch: int) -> dict[str, int]:
         return {self.lake.app(GENERATION): epoch, self.lake.app(CHANGES): epoch}

@@ -41,15 +41,15 @@ def keep(
 
     until: UTC text. Returns the folder, which may be there already.
     """
-    kept = kept_changes_folder(changes, until)
-    if not files or is_table(kept):
-        return kept if files else None
+    folder = kept_changes_folder(changes, until)
+    if not files or is_table(folder):
+        return folder if files else None
     vectors = any(vector_of(file) is not None for file in files)
-    make_readable(kept)
-    kept.copy(_names(files), changes)
+    make_readable(folder)
+    folder.copy(_names(files), changes)
     with suppress(StaleVersionError):
-        create(kept, schema, description, {}, vectors=vectors, files=files)
-    return kept
+        create(folder, schema, description, {}, vectors=vectors, files=files)
+    return folder
 
 
 def _names(files: Iterable[StoredFile]) -> list[str]:

@@ -162,5 +162,5 @@ def _replaced_columns(delta: DeltaTable, table: Table) -> pa.Schema:
     """The columns of a new copy, which alone widens columns; those that the source has dropped stay."""
     wanted = mirror_schema(table)
     names = {name.casefold() for name in wanted.names}
-    kept = [field for field in schema_of(delta) if field.name.casefold() not in names]
-    return pa.schema([*wanted, *kept])
+    earlier_fields = [field for field in schema_of(delta) if field.name.casefold() not in names]
+    return pa.schema([*wanted, *earlier_fields])

@@ -34,11 +34,11 @@ def test_what_was_asked_of_the_source_adds_up(tmp_path: Path) -> None:
         "redump.chunk", id="a", table="shop.orders", chunk=0, lower=None, upper=None, rows=70, ghosts=0, reader=None
     )
     cursor = indexed(run)
-    found = cost_queries.asked(cursor, "shop", START)
+    found = cost_queries.source_cost(cursor, "shop", START)
     total = cursor.execute("SELECT count(*), sum(rows), sum(bytes), sum(gap_bytes) FROM finished").fetchone()
     assert (found.chunks, found.rows, found.file_bytes, found.backfill_bytes) == total
     assert found.epochs == run.epoch
     assert found.binlog_bytes > 0
     assert found.redumped_rows == 70
-    later = cost_queries.asked(cursor, "shop", run.now + timedelta(seconds=1))
+    later = cost_queries.source_cost(cursor, "shop", run.now + timedelta(seconds=1))
     assert later == cost_queries.SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)

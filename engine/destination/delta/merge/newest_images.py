@@ -111,9 +111,9 @@ def newest_images(changes: ChangeFiles, table: Table, part: KeyPart | None = Non
     keys = pa.schema([schema.field(name) for name in table.key])
     wanted, last, begins = keys.append(pa.field(TM_KIND, pa.string())), LastImages(keys), [0]
     for name in changes.names:
-        for begin, read in _batches(changes.folder, name, wanted, part):
-            some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
-            exists = ~np.asarray(pc.is_in(read[TM_KIND], pa.array(GONE)))
+        for begin, rows in _batches(changes.folder, name, wanted, part):
+            some, numbers = comparable(rows.select(table.key)), begins[-1] + begin + np.arange(rows.num_rows)
+            exists = ~np.asarray(pc.is_in(rows[TM_KIND], pa.array(GONE)))
             if part is not None:
                 here = part.within(some)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
@@ -166,10 +166,10 @@ def _by_range(changes: ChangeFiles, table: Table, parts: int) -> list[KeyPart] |
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
         return None
     wanted = pa.schema([schema.field(table.key[0])])
-    read = (
+    key_batches = (
         keys[table.key[0]].to_numpy() for name in changes.names for _, keys in _batches(changes.folder, name, wanted)
     )
-    sampled = [numbers[::_SAMPLED].copy() for numbers in read]  # a view would keep all of them
+    sampled = [numbers[::_SAMPLED].copy() for numbers in key_batches]  # a view would keep all of them
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     limits = bounds.tolist()
 

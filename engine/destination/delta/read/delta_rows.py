@@ -165,10 +165,10 @@ class DeltaRows:
     ) -> pa.Table:
         group = part.row_groups[0].id
         rows = part.to_table(schema=self.schema, columns=wanted, fragment_scan_options=_scan_options())
-        kept = np.array(rows[_KEPT].fill_null(False))
+        mask = np.array(rows[_KEPT].fill_null(False))
         here = deleted[np.searchsorted(deleted, begins[group]) : np.searchsorted(deleted, begins[group + 1])]
-        kept[here - begins[group]] = False
-        return rows.drop_columns([_KEPT]).filter(pa.array(kept))
+        mask[here - begins[group]] = False
+        return rows.drop_columns([_KEPT]).filter(pa.array(mask))
 
 
 def _scan_options() -> "ParquetFragmentScanOptions":
