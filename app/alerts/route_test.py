@@ -32,8 +32,8 @@ def section(rules: Mapping[str, Alerts], actor: str) -> None:
             on_click=_send,
             args=(route, rules[route[0]], click, actor),
         )
-    shown, colour, answer = st.session_state.get(_ANSWER, (None, "", ""))
-    if shown == route:
+    tested_route, colour, answer = st.session_state.get(_ANSWER, (None, "", ""))
+    if tested_route == route:
         st.markdown(f":{colour}[{words.escape(answer)}]")
     st.caption("The console sends it, with the secret from its own environment or file. The secret is never shown.")
 

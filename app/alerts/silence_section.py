@@ -27,18 +27,18 @@ _SAID = {
 }
 
 
-def section(chosen: Sequence[Directory]) -> None:
+def section(directories: Sequence[Directory]) -> None:
     """The silences of these pipelines. An operator can end them and add one."""
-    in_force = [(where, one) for where in chosen for one in silences(where)]
-    if not in_force and not (chosen and access.operator()):
+    in_force = [(where, one) for where in directories for one in silences(where)]
+    if not in_force and not (directories and access.operator()):
         return
     head, button = st.columns([3, 1], vertical_alignment="center")
     head.subheader(f"Silences :gray[{len(in_force)}]" if in_force else "Silences", anchor=False)
-    if chosen and access.operator():
+    if directories and access.operator():
         with button, st.container(horizontal=True, horizontal_alignment="right"):
-            _form({where.root.name: where for where in chosen})
+            _form({where.root.name: where for where in directories})
     if not in_force:
-        st.caption(unsilenced([home.origin_of(where).alerts for where in chosen]))
+        st.caption(unsilenced([home.origin_of(where).alerts for where in directories]))
     for where, one in in_force:
         _line(where, one)
 
@@ -61,14 +61,14 @@ def _end(where: Directory, one: Silence, click: int) -> None:
         st.toast(words.escape(f"The silence could not be ended: {problem}"), icon=":material/error:")
 
 
-def _form(chosen: Mapping[str, Directory]) -> None:
+def _form(directories: Mapping[str, Directory]) -> None:
     click = controls.clicks("silence")
     with st.popover("Silence", icon=":material/notifications_off:", key="silence"):
         st.markdown(
             "Alerts stay visible. None is sent until the silence ends; alerts that still stand then are sent.",
             width=380,
         )
-        st.selectbox("Pipeline to silence", list(chosen), key=f"silence-pipeline-{click}")
+        st.selectbox("Pipeline to silence", list(directories), key=f"silence-pipeline-{click}")
         st.selectbox(
             "Kind",
             [_ALL_KINDS, *ALERTS],
@@ -87,11 +87,11 @@ def _form(chosen: Mapping[str, Directory]) -> None:
             type="primary",
             key=f"silence-confirm-{click}",
             on_click=_add,
-            args=(dict(chosen), click),
+            args=(dict(directories), click),
         )
 
 
-def _add(chosen: Mapping[str, Directory], click: int) -> None:
+def _add(directories: Mapping[str, Directory], click: int) -> None:
     if not access.operator() or controls.clicks("silence") != click:
         return
 
@@ -101,7 +101,7 @@ def _add(chosen: Mapping[str, Directory], click: int) -> None:
     kind = given("kind")
     try:
         add_silence(
-            chosen[given("pipeline")],
+            directories[given("pipeline")],
             given("period"),
             given("reason"),
             kind="" if kind == _ALL_KINDS else kind,

@@ -34,10 +34,10 @@ def role() -> str:
         return roles.OPERATOR
     if not st.user.is_logged_in:
         _login()
-    found = roles.role_of(actor(), _section("roles"))
-    if found == roles.STRANGER:
+    user_role = roles.role_of(actor(), _section("roles"))
+    if user_role == roles.STRANGER:
         _stranger()
-    return found
+    return user_role
 
 
 def operator() -> bool:
@@ -60,10 +60,10 @@ def who() -> None:
 
 def _section(name: str) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = st.secrets.get(name, {})
+        section: Mapping[str, Any] = st.secrets.get(name, {})
     except StreamlitSecretNotFoundError:  # no file at all
         return {}
-    return found
+    return section
 
 
 def _refuse() -> None:

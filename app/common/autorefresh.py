@@ -40,17 +40,17 @@ def autorefresh(
 
     def decorate(draw: Callable[P, None]) -> Callable[P, None]:
         @wraps(draw)
-        def drawn(*args: P.args, **kwargs: P.kwargs) -> None:
+        def draw_part(*args: P.args, **kwargs: P.kwargs) -> None:
             times.show()
             draw(*args, **kwargs)
 
-        part = st.fragment(run_every=every_s)(drawn)
+        part = st.fragment(run_every=every_s)(draw_part)
 
         @wraps(draw)
-        def placed(*args: P.args, **kwargs: P.kwargs) -> None:
+        def draw_in_container(*args: P.args, **kwargs: P.kwargs) -> None:
             with st.container(width=width):
                 part(*args, **kwargs)
 
-        return placed
+        return draw_in_container
 
     return decorate

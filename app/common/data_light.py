@@ -24,12 +24,12 @@ from engine.spec.verify_settings import OFF, Verify
 
 _MOST = 8
 """Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
-_kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
-"""By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
+_tables_by_pipeline: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
+"""By directory: the facts behind the tables, the seconds from and until which they hold, and the tables."""
 _READ_S = 3.0
 """The ledger and the Delta logs are read again after this time."""
-_read: dict[Path, "_VerificationFacts"] = {}
-"""By directory."""
+_facts_by_pipeline: dict[Path, "_VerificationFacts"] = {}
+"""By directory: the facts of the last read."""
 
 
 def verify_settings(where: Directory) -> Verify:
@@ -47,20 +47,20 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     foreign = _foreign_in(where, mirror_logs_changed(where))
     stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
     facts, now_s = (names, changed, verify, foreign, stopped, _committed(where, now)), now.timestamp()
-    known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
-    if known != facts or not since_s <= now_s <= until_s:
-        found = verification.tables_of(_facts(where, *names), verify, now)
-        if len(_kept) >= _MOST:
-            _kept.clear()
-        _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
-    return found
+    old_facts, since_s, until_s, tables = _tables_by_pipeline.get(where.root, (None, 0.0, 0.0, []))
+    if old_facts != facts or not since_s <= now_s <= until_s:
+        tables = verification.tables_of(_facts(where, *names), verify, now)
+        if len(_tables_by_pipeline) >= _MOST:
+            _tables_by_pipeline.clear()
+        _tables_by_pipeline[where.root] = facts, now_s, verification.steady_until_s(tables, verify), tables
+    return tables
 
 
 def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
     """What is known of tables. The files of verification and the journal are newer than what was read of the ledger."""
     summaries, foreign = read_summaries(where), _foreign_in(where, mirror_logs_changed(where))
     stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
-    committed = _read[where.root].facts if where.root in _read else {}
+    committed = _facts_by_pipeline[where.root].facts if where.root in _facts_by_pipeline else {}
     return {
         name: _newer(committed.get(name, TableFacts()), summaries.get(name), foreign.get(name), name in stopped)
         for name in names
@@ -90,19 +90,19 @@ def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
 
     They are read at most every few seconds, and in at most a fiftieth of the time. Equal facts are the same object.
     """
-    read, began_s = _read.get(where.root), clock.monotonic_s()
+    read, began_s = _facts_by_pipeline.get(where.root), clock.monotonic_s()
     if read is not None and began_s < read.until_s:
         return read.facts
-    found: Mapping[str, TableFacts] = {}
+    facts: Mapping[str, TableFacts] = {}
     with suppress(OSError, TidemarkError):
-        found = committed_facts(where, settings.load(where.spec), now)
+        facts = committed_facts(where, settings.load(where.spec), now)
     took_s = clock.monotonic_s() - began_s
-    if read is not None and found == read.facts:
-        found = read.facts
-    if len(_read) >= _MOST:
-        _read.clear()
-    _read[where.root] = _VerificationFacts(found, began_s + max(_READ_S, 50 * took_s))
-    return found
+    if read is not None and facts == read.facts:
+        facts = read.facts
+    if len(_facts_by_pipeline) >= _MOST:
+        _facts_by_pipeline.clear()
+    _facts_by_pipeline[where.root] = _VerificationFacts(facts, began_s + max(_READ_S, 50 * took_s))
+    return facts
 
 
 @lru_cache(maxsize=1024)

@@ -130,9 +130,9 @@ def draw() -> None:
 
 
 @autorefresh(0.5)
-def _part(drawn: str) -> None:
+def _part(phase_on_page: str) -> None:
     now = state()
-    if now.phase != drawn:
+    if now.phase != phase_on_page:
         st.rerun()
     if now.phase == demo_steps.STARTING:
         with st.container(border=True):

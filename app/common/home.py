@@ -97,16 +97,16 @@ def launch(where: Directory) -> None:
 
 def launched_at(name: str) -> datetime | None:
     """When this console launched the pipeline's runner, if that may still be starting."""
-    found = launches().get(name)
-    if found is None or found.process.poll() is not None:
+    own_launch = launches().get(name)
+    if own_launch is None or own_launch.process.poll() is not None:
         return None
-    return found.at if (clock.utc_now() - found.at).total_seconds() < LAUNCH_GRACE_S else None
+    return own_launch.at if (clock.utc_now() - own_launch.at).total_seconds() < LAUNCH_GRACE_S else None
 
 
 def exit_code(name: str) -> int | None:
     """The exit code of a runner that this console launched and that has ended."""
-    found = launches().get(name)
-    return found.process.poll() if found else None
+    own_launch = launches().get(name)
+    return own_launch.process.poll() if own_launch else None
 
 
 def runner(where: Directory) -> Runner:
@@ -238,10 +238,10 @@ def origin_of(where: Directory) -> Origin:
 @lru_cache(maxsize=1024)
 def _origin_in(spec: Path, _changed_ns: int) -> Origin:
     try:
-        found = settings.load(spec)
+        loaded_spec = settings.load(spec)
     except TidemarkError:
         return Origin()
-    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts)
+    return Origin(f"{loaded_spec.source.host}:{loaded_spec.source.port}", loaded_spec.tags, loaded_spec.alerts)
 
 
 def know_secrets(where: Directory) -> None:
@@ -254,8 +254,8 @@ def in_force(where: Directory) -> Mapping[str, Any] | None:
     """The settings that the live runner follows, redacted; None without one."""
     record, name = live_record(where), where.root.name
     text = ask(spec_of, name, record.run) if record is not None else None
-    found: Mapping[str, Any] | None = json.loads(text) if text else None
-    return found
+    settings_in_force: Mapping[str, Any] | None = json.loads(text) if text else None
+    return settings_in_force
 
 
 def spec_text(where: Directory) -> str:

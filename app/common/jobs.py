@@ -89,7 +89,7 @@ def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | N
     wait([job.future], _PATIENCE_S)
     if job.future.done():
         try:
-            found: T = job.future.result()
+            value: T = job.future.result()
         except TidemarkError:
             raise
         except Exception as error:
@@ -98,7 +98,7 @@ def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | N
                 detail="Nothing was changed, here or on the source.",
                 hint="Fix the cause and try again.",
             ) from error
-        return found
+        return value
     _progress(key, label, note)
     return None
 

@@ -54,13 +54,13 @@ def blocked_reads(where: Directory, table: str | None = None) -> None:
 
 def alerts_said(where: Directory, runner: Runner) -> set[str]:
     """The kinds of alerts whose news one of the panels has: it is said once."""
-    found = set(said_of(runner))
+    kinds = set(said_of(runner))
     record = home.live_record(where)
     if runner.alive and record is not None and record.helpers:
-        found.add("helper_failed")
+        kinds.add("helper_failed")
     if blocked.panels(record):
-        found.add(blocked.KIND)
-    return found
+        kinds.add(blocked.KIND)
+    return kinds
 
 
 def starting(runner: Runner) -> None:

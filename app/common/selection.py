@@ -38,9 +38,9 @@ def keep_address() -> None:
     state[_PAGE] = run.page_script_hash
     _unknown().clear()
     state.pop(_EVENT, None)
-    asked = parse_qs(run.query_string)
+    query = parse_qs(run.query_string)
     for name in (_PIPELINE, _TABLE):
-        before, values = state.pop(name, None), asked.get(name, [])
+        before, values = state.pop(name, None), query.get(name, [])
         # One value may be that of the page before, which stays behind: its table is not the one to redump. *Back* and
         # *Forward* send the address alone.
         sent = len(values) > 1 or values[:1] != [before] or run.is_history_navigation
@@ -61,8 +61,8 @@ def _seed() -> None:
     """
     run = get_script_run_ctx()
     if run is not None:
-        with run.session_state.query_params() as found:
-            found.set_initial_query_params_from_current()
+        with run.session_state.query_params() as query_params:
+            query_params.set_initial_query_params_from_current()
 
 
 def opened() -> bool:
@@ -94,18 +94,18 @@ def keep_noted() -> None:
 def _keep(key: str) -> None:
     run, values = get_script_run_ctx(), noted().get(key)
     if run is not None and values is not None:
-        with run.session_state.query_params() as found:
-            found.set_with_no_forward_msg(key, values[0] if len(values) == 1 else values)
+        with run.session_state.query_params() as query_params:
+            query_params.set_with_no_forward_msg(key, values[0] if len(values) == 1 else values)
 
 
 def noted() -> dict[str, list[str]]:
     """The values to keep in the URL."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in st.session_state.get(_NOTED, {}).items():
-        found[key] = st.session_state.get(key) if value is None else value
+        values[key] = st.session_state.get(key) if value is None else value
     return {
         key: [str(one) for one in value] or [""] if isinstance(value, list | tuple) else [str(value)]
-        for key, value in found.items()
+        for key, value in values.items()
         if value is not None
     }
 
@@ -114,7 +114,7 @@ def pipeline(directories: Mapping[str, Directory]) -> Directory | None:
     """Select a pipeline; None if the URL does not say which. Then `unselected` says why."""
     before = st.session_state.get(_LAST)
     usual = before if before in directories else next(iter(directories)) if len(directories) == 1 else None
-    name = _chosen("Pipeline", _PIPELINE, list(directories), usual, label_visibility="collapsed")
+    name = _url_field("Pipeline", _PIPELINE, list(directories), usual, label_visibility="collapsed")
     if name is None:
         return None
     if before not in (None, name) and not opened():  # the table was one of the pipeline before
@@ -137,7 +137,7 @@ def table(names: Sequence[str], *, usual: str | None) -> str | None:
 
     usual: if the URL names none; None: the operator must choose.
     """
-    return _chosen("Table", _TABLE, names, usual)
+    return _url_field("Table", _TABLE, names, usual)
 
 
 def named(
@@ -149,17 +149,17 @@ def named(
 
     everything: the choice that stands for all names.
     """
-    asked = st.query_params.get(key) if opened() or key not in st.session_state else None
-    if asked:
-        known = asked in (everything, *names)
-        st.session_state[key] = asked if known else everything
-        _unknown().update({} if known else {key: asked})
+    url_value = st.query_params.get(key) if opened() or key not in st.session_state else None
+    if url_value:
+        exists = url_value in (everything, *names)
+        st.session_state[key] = url_value if exists else everything
+        _unknown().update({} if exists else {key: url_value})
     default(key, everything)
     choices = [everything, *names]
-    chosen = st.selectbox(label, choices, key=key, bind="query-params", on_change=forget, args=(key,), width=width)
+    choice = st.selectbox(label, choices, key=key, bind="query-params", on_change=forget, args=(key,), width=width)
     if unknown := _unknown().get(key):
         messages.nothing(f"There is no {label.lower()} {unknown}", f"It may have been removed. This is {everything}.")
-    return None if chosen == everything else chosen
+    return None if choice == everything else choice
 
 
 def forget(key: str) -> None:
@@ -188,10 +188,10 @@ def unbound(key: str, names: Sequence[str]) -> str | None:
     """
     state = st.session_state
     if key not in state:
-        asked = st.query_params.get(key)
-        if asked and asked not in names:
-            _unknown()[key] = asked
-        state[key] = asked if asked in names else names[0]
+        url_value = st.query_params.get(key)
+        if url_value and url_value not in names:
+            _unknown()[key] = url_value
+        state[key] = url_value if url_value in names else names[0]
     note(key)
     return _unknown().get(key)
 
@@ -205,8 +205,8 @@ def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     if opened():
         st.session_state[key] = list(dict.fromkeys(st.query_params.get_all(key)))
-    chosen: list[str] = [one for one in st.session_state.get(key, []) if one]
-    return [one for one in chosen if one in names], [one for one in chosen if one not in names]
+    choices: list[str] = [one for one in st.session_state.get(key, []) if one]
+    return [one for one in choices if one in names], [one for one in choices if one not in names]
 
 
 def whole_number(key: str) -> str | None:
@@ -214,11 +214,11 @@ def whole_number(key: str) -> str | None:
 
     Returns the value of the URL as opened.
     """
-    asked = st.query_params.get(key) if opened() else None
-    if asked and not asked.isdecimal():
+    url_value = st.query_params.get(key) if opened() else None
+    if url_value and not url_value.isdecimal():
         st.query_params.pop(key)
         _seed()
-    return asked or None
+    return url_value or None
 
 
 def event() -> str | None:
@@ -253,7 +253,7 @@ def no_table() -> None:
     messages.nothing("Choose a table", why)
 
 
-def _chosen(label: str, key: str, names: Sequence[str], usual: str | None, **options: Any) -> str | None:
+def _url_field(label: str, key: str, names: Sequence[str], usual: str | None, **options: Any) -> str | None:
     """A field that is bound to the URL. It has no default, because Streamlit keeps a default out of the URL."""
     note(key)
     state, unknown = st.session_state, _unknown()
@@ -261,21 +261,21 @@ def _chosen(label: str, key: str, names: Sequence[str], usual: str | None, **opt
         unknown.pop(key, None)
     else:
         # What was selected may be gone by now. Streamlit removes unknown values from the URL.
-        asked = state.get(key) or (None if key in state else st.query_params.get(key)) or unknown.get(key)
-        if asked is not None and asked not in names:
-            unknown[key], asked, usual = asked, None, None
-        state[key] = asked or usual
+        value = state.get(key) or (None if key in state else st.query_params.get(key)) or unknown.get(key)
+        if value is not None and value not in names:
+            unknown[key], value, usual = value, None, None
+        state[key] = value or usual
     placeholder = usual or f"Choose a {label.lower()}"
-    chosen: str | None = st.selectbox(
+    choice: str | None = st.selectbox(
         label, list(names), index=None, key=key, bind="query-params", placeholder=placeholder, **options
     )
-    return chosen or usual  # an emptied field keeps its value
+    return choice or usual  # an emptied field keeps its value
 
 
 def _unknown() -> dict[str, str]:
     """The values in the URL that do not exist, by parameter, until others are chosen."""
-    found: dict[str, str] = st.session_state.setdefault(_UNKNOWN, {})
-    return found
+    values: dict[str, str] = st.session_state.setdefault(_UNKNOWN, {})
+    return values
 
 
 def reset_form(empty: Mapping[str, str | None], keys: Sequence[str], names: Sequence[str]) -> None:

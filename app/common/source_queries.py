@@ -104,10 +104,10 @@ def greet(spec: Spec) -> Greeting:
         return Greeting(server, who["account"], (cipher or [""])[0], who["host"], int(counts["d"]), int(counts["n"]))
 
 
-def preflight(spec: Spec, *, chosen: bool) -> Preflight:
+def preflight(spec: Spec, *, has_tables: bool) -> Preflight:
     """The checks of `check`; only those of the server if no table is chosen."""
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
-    if not chosen:
+    if not has_tables:
         return server_preflight(endpoint, spec.source, first)
     spec = at_source(spec)
     return run_preflight(
@@ -128,27 +128,27 @@ def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
     return table.full_name, snapshot.rules(table.database, table.name).model_dump_json()
 
 
-def plan(spec: Spec, planned: PlanCache) -> PlanCache:
+def plan(spec: Spec, cache: PlanCache) -> PlanCache:
     """Add the missing plans, and measure the read speed and the change rates once. Raises as `plan_tables`."""
     with _connected(spec) as connection:
-        planned.names = describe(connection).names
-        spec = spec_on(spec, planned.names)
-        if not planned.tables:
+        cache.names = describe(connection).names
+        spec = spec_on(spec, cache.names)
+        if not cache.tables:
             null_dates = spec.source.invalid_dates == "null"
-            planned.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
-        missing = [t for t in planned.tables if rules_key(t, spec.snapshot) not in planned.plans]
+            cache.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
+        missing = [t for t in cache.tables if rules_key(t, spec.snapshot) not in cache.plans]
         stopped: dict[str, TidemarkError] = {}
-        found = plan_tables(connection, missing, spec.snapshot, stopped=stopped)  # type: ignore[arg-type]
-        plans = {p.table: p for p in found}
+        new_plans = plan_tables(connection, missing, spec.snapshot, stopped=stopped)  # type: ignore[arg-type]
+        plans = {p.table: p for p in new_plans}
         for table in missing:
             name = table.full_name
-            planned.plans[rules_key(table, spec.snapshot)] = plans.get(name) or stopped[name]
-        if planned.speed is None and plans:
+            cache.plans[rules_key(table, spec.snapshot)] = plans.get(name) or stopped[name]
+        if cache.speed is None and plans:
             pairs = [(t, plans[t.full_name]) for t in missing if t.full_name in plans]
-            planned.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])
-    if planned.changes is None:
-        planned.changes = recent_changes(endpoint_of(spec.source), spec.first_server_id(), planned.tables)
-    return planned
+            cache.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])
+    if cache.changes is None:
+        cache.changes = recent_changes(endpoint_of(spec.source), spec.first_server_id(), cache.tables)
+    return cache
 
 
 def key_of(draft: Draft, *more: object) -> str:

@@ -36,8 +36,8 @@ def take(pipeline: str, *names: str) -> None:
     """Give fields the values of the URL as the page was opened. Call it in each run, before `settle`."""
     if selection.opened():
         for name in names:
-            asked = st.query_params.get_all(name)
-            _set(name, _Value(pipeline, None, asked[-1] if asked else "", next(_NUMBERS)))
+            url_values = st.query_params.get_all(name)
+            _set(name, _Value(pipeline, None, url_values[-1] if url_values else "", next(_NUMBERS)))
 
 
 def put(name: str, owner: FormOwner, text: str) -> None:
@@ -50,26 +50,26 @@ def settle(name: str, owner: FormOwner) -> str:
 
     Call it in each run, also if the field is not drawn.
     """
-    found = _value(name)
-    if found is not None and found.table is None and found.pipeline == owner[0]:
-        _set(name, replace(found, table=owner[1]))
-    elif found is not None and not entered(name):  # the same field: it may be filled in already
-        _set(name, replace(found, pipeline=owner[0], table=owner[1], text=""))
-    elif found is None or (found.pipeline, found.table) != owner:
+    entry = _value(name)
+    if entry is not None and entry.table is None and entry.pipeline == owner[0]:
+        _set(name, replace(entry, table=owner[1]))
+    elif entry is not None and not entered(name):  # the same field: it may be filled in already
+        _set(name, replace(entry, pipeline=owner[0], table=owner[1], text=""))
+    elif entry is None or (entry.pipeline, entry.table) != owner:
         put(name, owner, "")
     return keep(name, value(name))
 
 
 def key(name: str) -> str:
     """The key of the field with this name. Its default must be `value`."""
-    found = _value(name)
-    return f"{name} {found.field if found else 'unset'}"
+    entry = _value(name)
+    return f"{name} {entry.field if entry else 'unset'}"
 
 
 def value(name: str) -> str:
     """The value at the end of the last run."""
-    found = _value(name)
-    return found.text if found else ""
+    entry = _value(name)
+    return entry.text if entry else ""
 
 
 def entered(name: str) -> str:
@@ -80,9 +80,9 @@ def entered(name: str) -> str:
 
 def keep(name: str, text: str) -> str:
     """Keep what was entered, in the session and in the URL. Returns it."""
-    found = _value(name)
-    if found is not None and found.text != text:
-        _set(name, replace(found, text=text))
+    entry = _value(name)
+    if entry is not None and entry.text != text:
+        _set(name, replace(entry, text=text))
     if text and len(text) <= _ADDRESS:
         selection.note(name, text)
     else:
@@ -91,8 +91,8 @@ def keep(name: str, text: str) -> str:
 
 
 def _value(name: str) -> _Value | None:
-    found: _Value | None = st.session_state.get(_session(name))
-    return found
+    entry: _Value | None = st.session_state.get(_session(name))
+    return entry
 
 
 def _set(name: str, value: _Value) -> None:

@@ -23,7 +23,7 @@ def choose() -> None:
     It is not part of the URL, because a link may be opened by someone in another time zone.
     """
     name = st.context.timezone
-    able = zone.known(name)
+    able = zone.exists(name)
     why = f"The browser's time zone {name} is unknown" if name else "The browser does not report its time zone"
     st.segmented_control(
         "Times",
@@ -43,4 +43,4 @@ def choose() -> None:
 def show() -> None:
     """Use the chosen time zone from here on in this thread."""
     name = st.context.timezone
-    zone.show_in(name if st.session_state.get(_KEY) == _LOCAL and zone.known(name) else None)
+    zone.show_in(name if st.session_state.get(_KEY) == _LOCAL and zone.exists(name) else None)

@@ -20,8 +20,8 @@ def load() -> dict[str, str]:
         record = json.loads(_file().read_text(encoding="utf-8"))
         formats.check("queries", record, _file())
         # The format version is a number. Files without one map the names of queries to their SQL.
-        found = record["queries"] if formats.version_of(record) else record
-        return {str(name): str(sql) for name, sql in found.items()}
+        queries = record["queries"] if formats.version_of(record) else record
+        return {str(name): str(sql) for name, sql in queries.items()}
     except (OSError, ValueError, AttributeError, KeyError, TypeError, NewerFormatError):
         return {}
 
@@ -33,7 +33,7 @@ def save(name: str, sql: str) -> None:
 
 def forget(name: str) -> None:
     """Delete a saved query."""
-    _write({known: sql for known, sql in load().items() if known != name})
+    _write({saved_name: sql for saved_name, sql in load().items() if saved_name != name})
 
 
 def _write(queries: dict[str, str]) -> None:

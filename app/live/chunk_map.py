@@ -56,8 +56,8 @@ def chunk_map(
     def brushed() -> None:
         state = st.session_state.get(key)
         if on_brush is not None and state is not None and state.get("brushed"):
-            found = state["brushed"]
-            on_brush(Brush(tuple((first, last) for first, last in found["tiles"]), found["serial"]))
+            selection = state["brushed"]
+            on_brush(Brush(tuple((first, last) for first, last in selection["tiles"]), selection["serial"]))
 
     data = {
         "tiles": payload(tiles, scale),

@@ -49,7 +49,7 @@ def show(name: str) -> None:
     if number and (not number.isdecimal() or (last is not None and int(number) > last)):
         table_fields.put(CHUNK_FIELD, (name, table), "")
     with middle:
-        chosen = _field(last)
+        chunk = _field(last)
     window = st.session_state.get(_open_tile(name, table))
     if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
         st.session_state.pop(_open_tile(name, table))
@@ -66,8 +66,8 @@ def show(name: str) -> None:
         help=meaning.of("chunk", "watermark", "parked chunk", "redump"),
     )
     operator = access.operator()
-    _map(name, table, window, chosen, operator=operator)
-    if chosen is not None:
+    _map(name, table, window, chunk, operator=operator)
+    if chunk is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
             if operator:
                 st.button(
@@ -76,11 +76,11 @@ def show(name: str) -> None:
                     type="tertiary",
                     key="redump-chunk",
                     on_click=_redump,
-                    args=(name, table, str(chosen)),
+                    args=(name, table, str(chunk)),
                 )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
-                st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
-        _facts(name, table, chosen, planned[table].chunk_key)
+                st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chunk)))
+        _facts(name, table, chunk, planned[table].chunk_key)
 
 
 def open_chunk(name: str, table: str, number: int) -> None:
@@ -92,7 +92,7 @@ def open_chunk(name: str, table: str, number: int) -> None:
 def _field(last: int | None) -> int | None:
     """The number of the chunk to show. last: the highest one; None while the table is split."""
     number = table_fields.value(CHUNK_FIELD)
-    chosen = st.number_input(
+    chunk = st.number_input(
         "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
         0,
         last,
@@ -101,8 +101,8 @@ def _field(last: int | None) -> int | None:
         key=table_fields.key(CHUNK_FIELD),
         placeholder="Click a tile or type",
     )
-    table_fields.keep(CHUNK_FIELD, "" if chosen is None else str(chosen))
-    return chosen
+    table_fields.keep(CHUNK_FIELD, "" if chunk is None else str(chunk))
+    return chunk
 
 
 def _open_tile(name: str, table: str) -> str:
@@ -125,7 +125,7 @@ def _redump(name: str, table: str, chunks: str) -> None:
 
 
 @autorefresh()
-def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None, *, operator: bool) -> None:
+def _map(name: str, table: str, window: tuple[int, int] | None, chunk: int | None, *, operator: bool) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
     colouring = heat.COLOURINGS.get(st.session_state.get("colour") or "State")
@@ -139,7 +139,9 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     _badges(states, scale)
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
     splits = home.ask(chunk_splits.splits, name, table)
-    shown = tiles(states, window, scale=scale, lineage=lineage(splits), key=(plan.chunk_key if plan else "") or "key")
+    visible_tiles = tiles(
+        states, window, scale=scale, lineage=lineage(splits), key=(plan.chunk_key if plan else "") or "key"
+    )
     brush = st.session_state.get(_brushed(name, table), Brush())
 
     def pick(first: int, last: int, serial: int) -> None:
@@ -154,8 +156,8 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         st.session_state[_brushed(name, table)] = brush
 
     chunk_map(
-        shown,
-        None if chosen is None else (chosen, chosen),
+        visible_tiles,
+        None if chunk is None else (chunk, chunk),
         key="map",
         of=f"{name} {table}",
         on_pick=pick,
@@ -215,25 +217,27 @@ def _act(name: str, table: str, states: list[ChunkState], brush: Brush) -> None:
 
 
 @autorefresh()
-def _facts(name: str, table: str, chosen: int, key: str) -> None:
-    found = chunk_queries.chunk(home.fresh(), name, table, chosen)
+def _facts(name: str, table: str, chunk: int, key: str) -> None:
+    details = chunk_queries.chunk(home.fresh(), name, table, chunk)
     splits = home.ask(chunk_splits.splits, name, table)
     with st.container(border=True):
-        if found is None:
-            st.markdown(f"**There is no chunk {chosen:,}**")
+        if details is None:
+            st.markdown(f"**There is no chunk {chunk:,}**")
             return
-        style = CHUNK[found.state]
-        span = words.escape(words.span(found.lower, found.upper, key or "key"))
-        st.markdown(f"**Chunk {chosen:,}** &ensp;:{style.colour}-badge[{style.letter} {style.label}]&ensp;{span}")
-        if found.error:
+        style = CHUNK[details.state]
+        span = words.escape(words.span(details.lower, details.upper, key or "key"))
+        st.markdown(f"**Chunk {chunk:,}** &ensp;:{style.colour}-badge[{style.letter} {style.label}]&ensp;{span}")
+        if details.error:
             retry = (
                 None
-                if found.retry_in_s is None
-                else f"Nothing: the next attempt is in {words.duration(found.retry_in_s)}."
+                if details.retry_in_s is None
+                else f"Nothing: the next attempt is in {words.duration(details.retry_in_s)}."
             )
-            messages.three_parts(found.error, "None of the chunk's rows is published.", retry or "", amber=bool(retry))
+            messages.three_parts(
+                details.error, "None of the chunk's rows is published.", retry or "", amber=bool(retry)
+            )
         for column, (title, facts) in zip(
-            st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, lineage(splits)), strict=True
+            st.columns([3, 4, 5], gap="medium"), chunk_details.facts(details, lineage(splits)), strict=True
         ):
             with column:
                 explained = chunk_details.MEANINGS.get(title, ())

@@ -50,25 +50,25 @@ _COLUMNS = {
 def section(where: Directory) -> None:
     """Sizes per table, read on request, since large logs take a while."""
     name = where.root.name
-    _asked(name)
+    _source_cost(name)
     sinks_section.section(where)
     if space := home.ask(maintenance_queries.latest_space, name):
         st.markdown(f"**Disk** {words.escape(destination.disk(space, clock.utc_now()))}")
     read = _conditions(where)
     if read is None:
         return
-    spec, key, found = read
+    spec, key, sizes = read
     if not spec.sink.has_mirrors:
         st.caption(no_mirrors.FILES)
         return
-    if not found:
+    if not sizes:
         messages.nothing("No table yet", "Tables appear here when the runner has planned them.")
         return
     now = clock.utc_now()
     works = {work.table: work for work in home.ask(maintenance_queries.work, name, now - _DAY)}
     st.dataframe(
         pd.DataFrame(
-            [destination.row(one, works.get(one.table), now, places.table_address(name, one.table)) for one in found]
+            [destination.row(one, works.get(one.table), now, places.table_address(name, one.table)) for one in sizes]
         ),
         hide_index=True,
         key="destination",
@@ -76,10 +76,10 @@ def section(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="Files and sizes per table",
     )
-    st.caption(f"{destination.sums(found, works)} · {destination.read_at(jobs.ended_at(key), now)}")
-    _reading(where, found)
+    st.caption(f"{destination.sums(sizes, works)} · {destination.read_at(jobs.ended_at(key), now)}")
+    _reading(where, sizes)
     if access.operator():
-        _maintain(where, [one.table for one in found])
+        _maintain(where, [one.table for one in sizes])
     retention = "for ever" if spec.sink.changes_retention == "forever" else f"for {spec.sink.changes_retention}"
     schedule = (
         "by schedule: mirrors after 10 merges, everything every hour"
@@ -92,7 +92,7 @@ def section(where: Directory) -> None:
     )
 
 
-def _asked(name: str) -> None:
+def _source_cost(name: str) -> None:
     """What was asked of the source, beside what the destination costs."""
     now = clock.utc_now()
     spans = {"Last hour": timedelta(hours=1), "Last 24 hours": _DAY}
@@ -149,13 +149,13 @@ def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, lis
         if st.button("Reload", icon=":material/refresh:", type="tertiary", key=f"destination-read-{name}-{tables}"):
             jobs.forget(key)
     try:
-        found = jobs.result(key, "Reading the Delta logs", lambda: conditions(spec, where, tables))
+        sizes = jobs.result(key, "Reading the Delta logs", lambda: conditions(spec, where, tables))
     except SpecError:  # the ledger does not have the table
-        found = []
+        sizes = []
     except TidemarkError as problem:
         messages.error(problem)
         return None
-    return None if found is None else (spec, key, found)
+    return None if sizes is None else (spec, key, sizes)
 
 
 @autorefresh(5 * INTERVAL_S)
@@ -165,19 +165,19 @@ def of_table(where: Directory, table: str) -> None:
     read = _conditions(where, table)
     if read is None:
         return
-    spec, key, found = read
+    spec, key, sizes = read
     if not spec.sink.has_mirrors:
         st.caption(no_mirrors.FILES)
         return
-    current = bool(found) and found[0].current
+    current = bool(sizes) and sizes[0].current
     if not current:
         jobs.renew(key, lambda: conditions(spec, where, (table,)))
-    if not found:
+    if not sizes:
         st.caption("The pipeline writes no files for this table: its copy has not begun, or the table was removed.")
         return
     works = {work.table: work for work in home.ask(maintenance_queries.work, name, now - _DAY)}
     st.dataframe(
-        pd.DataFrame([destination.row(one, works.get(one.table), now) for one in found]),
+        pd.DataFrame([destination.row(one, works.get(one.table), now) for one in sizes]),
         hide_index=True,
         key="table-destination",
         column_config=_COLUMNS,
@@ -190,13 +190,15 @@ def of_table(where: Directory, table: str) -> None:
 def _maintain(where: Directory, tables: list[str]) -> None:
     name, click = where.root.name, controls.clicks(where.root.name)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        chosen = st.multiselect("Tables to maintain", tables, key=f"maintain-{name}-{click}", placeholder="All tables")
+        selected_tables = st.multiselect(
+            "Tables to maintain", tables, key=f"maintain-{name}-{click}", placeholder="All tables"
+        )
         st.button(
-            f"Maintain {words.plural(len(chosen), 'table')} now" if chosen else "Maintain all now",
+            f"Maintain {words.plural(len(selected_tables), 'table')} now" if selected_tables else "Maintain all now",
             icon=":material/mop:",
             key=f"maintain-send-{name}-{click}",
             on_click=_send,
-            args=(where, click, chosen),
+            args=(where, click, selected_tables),
         )
 
 

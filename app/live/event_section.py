@@ -19,8 +19,8 @@ def show(name: str, tables: list[str]) -> None:
 
     tables: those that the feed can be limited to.
     """
-    chosen = selection.event()
-    until = None if chosen is None else _event(name, chosen)
+    event = selection.event()
+    until = None if event is None else _event(name, event)
     left, middle, right = st.columns([4, 1, 2], vertical_alignment="bottom")
     selection.default("kinds", list(event_feed.USUAL))
     kinds = left.pills(
@@ -46,17 +46,17 @@ def show(name: str, tables: list[str]) -> None:
     _events(name, tuple(kinds), table, text or "", until)
 
 
-def _event(name: str, chosen: str) -> datetime | None:
+def _event(name: str, event: str) -> datetime | None:
     """One event, and the journal's line. Returns the end of the feed around it; None if there is no such event."""
-    run, _, seq = chosen.rpartition(":")
-    found = event_queries.one(home.fresh(), name, run, int(seq)) if seq.isdecimal() else None
+    run, _, seq = event.rpartition(":")
+    journal_line = event_queries.one(home.fresh(), name, run, int(seq)) if seq.isdecimal() else None
     with st.container(border=True):
         left, right = st.columns([4, 1], vertical_alignment="center")
         right.button("Show all events", icon=":material/close:", on_click=selection.close_event, key="close-event")
-        if found is None:
-            left.markdown(f"**There is no event {words.escape(chosen)} here.** Its journal may have been deleted.")
+        if journal_line is None:
+            left.markdown(f"**There is no event {words.escape(event)} here.** Its journal may have been deleted.")
         else:
-            line = event_feed.line_of(found, _others(name, found))
+            line = event_feed.line_of(journal_line, _others(name, journal_line))
             table = f" · {words.escape(line.table)}" if line.table else ""
             when = (
                 f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute "
@@ -66,8 +66,8 @@ def _event(name: str, chosen: str) -> datetime | None:
             if line.advice:
                 left.markdown(f"**What to do** {words.escape(line.advice)}")
             with st.expander("Journal line", icon=":material/data_object:"):
-                st.json(found.body)
-    return None if found is None else found.ts + timedelta(minutes=1)
+                st.json(journal_line.body)
+    return None if journal_line is None else journal_line.ts + timedelta(minutes=1)
 
 
 def _others(name: str, line: event_queries.JournalLine) -> list[event_queries.JournalLine]:
@@ -96,8 +96,8 @@ def _events(name: str, kinds: tuple[str, ...], table: str | None, text: str, unt
     names = event_feed.names(kinds)
     lines = event_queries.events(cursor, name, names, table=table, until=until, limit=_EVENTS)
     older = _older(name, tuple(names), table, text, until) if text else []
-    found = event_feed.search(lines, older, text)
-    if not found:
+    feed = event_feed.search(lines, older, text)
+    if not feed:
         messages.nothing(
             "Nothing matches", "Choose more kinds or all tables, or clear the text.", ":material/filter_alt_off:"
         )
@@ -113,10 +113,10 @@ def _events(name: str, kinds: tuple[str, ...], table: str | None, text: str, unt
                 "What": one.text,
                 "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             }
-            for one in found[:500]
+            for one in feed[:500]
         ]
         took = any(row["Took"] for row in rows)
-        at_source = any(len(one.who) > len("runner retries") for one in found[:500])
+        at_source = any(len(one.who) > len("runner retries") for one in feed[:500])
         st.dataframe(
             pd.DataFrame(rows),
             hide_index=True,

@@ -34,9 +34,9 @@ def section(where: Directory) -> None:
 
 
 @autorefresh()
-def _watch(where: Directory, drawn: list[str]) -> None:
+def _watch(where: Directory, tables_on_page: list[str]) -> None:
     """Rerun the page if the tables of the pipeline have changed."""
-    if membership_form.captured(home.ask(table_queries.progress, where.root.name)) != drawn:
+    if membership_form.captured(home.ask(table_queries.progress, where.root.name)) != tables_on_page:
         st.rerun()
 
 
@@ -61,7 +61,7 @@ def _add(where: Directory, has: list[str]) -> None:
     if not offered:
         st.markdown(f":gray[The pipeline captures every table that {words.escape(spec.source.user)} may read.]")
         return
-    chosen = st.multiselect(
+    selected_tables = st.multiselect(
         "Tables of the source",
         list(offered),
         key=f"add-{name}-{click}",
@@ -69,18 +69,18 @@ def _add(where: Directory, has: list[str]) -> None:
         placeholder=f"{words.plural(len(offered), 'table')} not captured yet",
         help="Sizes are the server's estimates",
     )
-    for table, badge in membership_form.faults([offered[one] for one in chosen], survey.risks):
+    for table, badge in membership_form.faults([offered[one] for one in selected_tables], survey.risks):
         text = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
         st.markdown(f":{badge.tone}[{picking.ICONS[badge.tone]}] {words.escape(text)}")
     st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")
     st.button(
-        f"Add {words.plural(len(chosen), 'table')}" if chosen else "Add tables",
+        f"Add {words.plural(len(selected_tables), 'table')}" if selected_tables else "Add tables",
         type="primary",
         icon=":material/add:",
         key=f"add-send-{name}-{click}",
-        disabled=not chosen,
+        disabled=not selected_tables,
         on_click=_send,
-        args=(where, click, "add-table", {"tables": chosen}, f"add-why-{name}-{click}"),
+        args=(where, click, "add-table", {"tables": selected_tables}, f"add-why-{name}-{click}"),
     )
 
 
@@ -98,7 +98,9 @@ def _remove(where: Directory, has: list[str]) -> None:
     if not has:
         st.markdown(":gray[The pipeline has no table.]")
         return
-    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="Choose tables")
+    selected_tables = st.multiselect(
+        "Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="Choose tables"
+    )
     then = st.segmented_control(
         "Their mirror and change log",
         (membership_form.KEEP, membership_form.DROP),
@@ -117,16 +119,16 @@ def _remove(where: Directory, has: list[str]) -> None:
         )
         sure = typed == name
     st.text_input("Reason", key=f"remove-why-{name}-{click}", placeholder="Shown in the events and the history")
-    many = words.plural(len(chosen), "table") if chosen else "tables"
-    if whole := len(chosen) == len(has):
+    many = words.plural(len(selected_tables), "table") if selected_tables else "tables"
+    if whole := len(selected_tables) == len(has):
         st.markdown(":orange[:material/warning: The last table cannot be removed. To end the pipeline, stop it.]")
     st.button(
         f"Remove {many} and delete the data" if drop else f"Remove {many}",
         icon=":material/delete_forever:" if drop else ":material/remove:",
         key=f"remove-send-{name}-{click}",
-        disabled=whole or not (chosen and sure),
+        disabled=whole or not (selected_tables and sure),
         on_click=_send,
-        args=(where, click, "remove-table", {"tables": chosen, "drop": drop}, f"remove-why-{name}-{click}"),
+        args=(where, click, "remove-table", {"tables": selected_tables, "drop": drop}, f"remove-why-{name}-{click}"),
     )
 
 

@@ -60,13 +60,13 @@ def notices(where: Directory) -> None:
 def copy_line(where: Directory, run: Run | None, copy: Copy, reads: Sequence[Read]) -> None:
     """When the copy ends, and what limits it."""
     now = clock.utc_now()
-    found = limit_now(where, run, copy.rows_s, reads)
+    limit = limit_now(where, run, copy.rows_s, reads)
     end = (
         f"ends about **{words.escape(progress.finish(copy.remaining, now))}**"
         if copy.remaining
         else "has no known end yet"
     )
-    by = f", limited by **{words.escape(found.name)}** :small[:gray[{words.escape(found.why)}]]" if found else ""
+    by = f", limited by **{words.escape(limit.name)}** :small[:gray[{words.escape(limit.why)}]]" if limit else ""
     st.markdown(f":material/flag: The copy {end}{by}")
 
 
@@ -129,8 +129,8 @@ def _effect(where: Directory, now: CurrentLimits) -> None:
     polled = record.loads if record is not None else {}
     if home.runner(where).works and (loads := source_load.polled(polled, now.settings)):
         for column, (label, value, above) in zip(st.columns(max(len(loads), 5)), loads, strict=False):
-            shown = f":orange[**{words.escape(value)}**]" if above else f"**{words.escape(value)}**"
-            column.markdown(f":small[:gray[{words.escape(label)}]]  \n{shown}")
+            text = f":orange[**{words.escape(value)}**]" if above else f"**{words.escape(value)}**"
+            column.markdown(f":small[:gray[{words.escape(label)}]]  \n{text}")
     checks = limits.checks(now, waiting)
     if checks and home.runner(where).works:
         st.caption(words.escape(checks))
@@ -150,9 +150,9 @@ def rows_now(where: Directory) -> float | None:
 
 
 @autorefresh()
-def _watch(where: Directory, drawn: CurrentLimits) -> None:
+def _watch(where: Directory, limits_on_page: CurrentLimits) -> None:
     """Rerun the page if the settings have changed, in this browser or elsewhere."""
-    if pace(where) != drawn:
+    if pace(where) != limits_on_page:
         st.rerun()
 
 
@@ -235,14 +235,14 @@ def _pauses(where: Directory, now: CurrentLimits, names: list[str]) -> None:
             key=f"snapshot-{now.snapshot}",
         ):
             _send(where, verb, {"snapshot": True}, "")
-        chosen = st.multiselect(
+        selected_tables = st.multiselect(
             "Paused tables",
             sorted({*names, *now.tables}),
             list(now.tables),
             key=f"paused-{now.tables}",
             placeholder="No table",
         )
-        stop, go = limits.pauses(now, chosen)
+        stop, go = limits.pauses(now, selected_tables)
         if st.button("Set paused tables", key="set-paused", disabled=not (stop or go)):
             for verb_of, tables_of in (("pause", stop), ("resume", go)):
                 if tables_of:

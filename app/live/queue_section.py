@@ -16,15 +16,15 @@ _MOST = 20
 @autorefresh()
 def show(where: Directory) -> None:
     """Nothing if a runner is alive, or if no command waits."""
-    if home.runner(where).alive or not (found := waiting_commands(where)):
+    if home.runner(where).alive or not (commands := waiting_commands(where)):
         return
     with st.container(border=True, key="queue", gap="xsmall"):
-        head = f"{words.plural(len(found), 'command')} waiting for a runner"
+        head = f"{words.plural(len(commands), 'command')} waiting for a runner"
         st.markdown(f"**:material/schedule: {head}** :gray[The next run takes them in this order.]")
-        for one in found[:_MOST]:
+        for one in commands[:_MOST]:
             _line(where, one)
-        if len(found) > _MOST:
-            st.caption(f"and {len(found) - _MOST:,} more: tidemark queue SPEC lists all.")
+        if len(commands) > _MOST:
+            st.caption(f"and {len(commands) - _MOST:,} more: tidemark queue SPEC lists all.")
 
 
 def _line(where: Directory, one: Waiting) -> None:

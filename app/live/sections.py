@@ -58,12 +58,12 @@ def overview(where: Directory) -> None:
     if home.ask(runs.latest_run, name) is None:
         return
     selection.default("span", "5 min")
-    chosen = st.segmented_control("Time shown", list(SPANS), key="span", bind="query-params", required=True)
-    timeline_section.live(where, SPANS[chosen or "5 min"])
+    span = st.segmented_control("Time shown", list(SPANS), key="span", bind="query-params", required=True)
+    timeline_section.live(where, SPANS[span or "5 min"])
 
 
 @autorefresh()
-def _troubles(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> None:
+def _troubles(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]]) -> None:
     """Why tables stopped, and which mirrors cannot be read.
 
     If that concerns others now, the page runs again: its buttons depend on it.
@@ -80,33 +80,33 @@ def _troubles(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> No
             above_buttons=access.operator(),
         )
     table_acts.unreadable(where)
-    if table_acts.of_tables(where) != drawn:
+    if table_acts.of_tables(where) != acts_on_page:
         st.rerun()
 
 
 @autorefresh()
 def _tables(where: Directory) -> None:
     name, now = where.root.name, clock.utc_now()
-    known = home.ask(table_queries.progress, name)
-    found = chunk_counts.troubled_first(one for one in known if one.state != "removed")
-    if not found:
+    all_tables = home.ask(table_queries.progress, name)
+    tables = chunk_counts.troubled_first(one for one in all_tables if one.state != "removed")
+    if not tables:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
     run = home.ask(runs.latest_run, name)
     runner = home.runner(where)
     live = runner.works
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}
-    copying = [one.table for one in found if live and one.being_copied]
+    copying = [one.table for one in tables if live and one.being_copied]
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if copying else []
-    current = current_reads(home.reading_of(where), found, now) if copying else []
+    current = current_reads(home.reading_of(where), tables, now) if copying else []
     rates = {table: rows_per_s([*reads, *current], now, table=table) for table in copying}
     partly = {read.table: read.rows for read in current}
-    acts = any(chunk_counts.who(one, live=live) for one in found)
+    acts = any(chunk_counts.who(one, live=live) for one in tables)
     rows = [
         _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
-        | {"State": chunk_counts.state(one, runner.shown)}
+        | {"State": chunk_counts.state(one, runner.shown_state)}
         | {"Who acts": chunk_counts.who(one, live=live), "Last change": words.ago(one.last_change_s, now)}
-        for one in found
+        for one in tables
     ]
     st.dataframe(
         pd.DataFrame(rows),
@@ -117,7 +117,7 @@ def _tables(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="Progress per table",
     )
-    if removed := [one.table for one in known if one.state == "removed"]:
+    if removed := [one.table for one in all_tables if one.state == "removed"]:
         st.caption(words.escape(f"Removed from the pipeline: {', '.join(removed)}"))
 
 
@@ -144,34 +144,34 @@ def readers(name: str) -> None:
     """The reader timeline, and the cost of a chunk."""
     spans = {"1 min": 60, "5 min": 300, "30 min": 1800, "all": None}
     selection.default("readers-span", "1 min")
-    chosen = st.segmented_control("Time shown", list(spans), key="readers-span", bind="query-params", required=True)
-    _timeline(name, spans[chosen or "1 min"])
+    span = st.segmented_control("Time shown", list(spans), key="readers-span", bind="query-params", required=True)
+    _timeline(name, spans[span or "1 min"])
 
 
 @autorefresh()
 def _timeline(name: str, span_s: int | None) -> None:
     now = clock.utc_now()
-    everything = home.ask(chunk_queries.reads, name, limit=4000)
-    if not everything:
+    all_reads = home.ask(chunk_queries.reads, name, limit=4000)
+    if not all_reads:
         messages.nothing("No chunk was read yet", "Readers appear here when they have read their first chunk.")
         return
-    until = timeline_end(now, max(read.ended for read in everything))
-    began = min(read.started for read in everything)
+    until = timeline_end(now, max(read.ended for read in all_reads))
+    began = min(read.started for read in all_reads)
     since = began if span_s is None else max(began, until - timedelta(seconds=span_s))
-    shown = [read for read in everything if read.ended > since]
+    reads = [read for read in all_reads if read.ended > since]
     if until < now - timedelta(seconds=1):
         st.caption(f"No chunk was read after {words.date_time(until)}; the time before it is shown.")
     with zone.steady(until):
-        figure = reader_timeline.figure(shown, since, until)
+        figure = reader_timeline.figure(reads, since, until)
     plot(
         figure,
         "timeline",
-        f"Chunks read by {len(reader_timeline.reader_totals(shown, since, until))} readers over time",
+        f"Chunks read by {len(reader_timeline.reader_totals(reads, since, until))} readers over time",
     )
-    _timeline_tables(shown, since, until)
+    _timeline_tables(reads, since, until)
 
 
-def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: datetime) -> None:
+def _timeline_tables(reads: list[chunk_queries.Read], since: datetime, until: datetime) -> None:
     """How busy each reader was, and the distribution of a chunk's cost."""
     left, right = st.columns([2, 3], gap="medium")
     with left:
@@ -183,7 +183,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
                 "Chunks": one.chunks,
                 "Rows": words.count(one.rows),
             }
-            for one in reader_timeline.reader_totals(shown, since, until)
+            for one in reader_timeline.reader_totals(reads, since, until)
         ]
         busy = st.column_config.ProgressColumn(
             format="%.0f%%", min_value=0, max_value=100, help="Share of the time in which it had a chunk"
@@ -200,7 +200,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
     with right:
         st.markdown("**Cost of a chunk** :gray[in the time shown]", help=meaning.of("chunk", "watermark", "backfill"))
         heads = ("min", "25 %", "median", "75 %", "max")
-        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in reader_timeline.spreads(shown)]
+        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in reader_timeline.spreads(reads)]
         st.dataframe(
             pd.DataFrame(spread),
             hide_index=True,
@@ -209,7 +209,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
             placeholder=words.NOTHING,
             alt="Quartiles of seconds, rows and gaps per chunk",
         )
-        slow = len(reader_timeline.stragglers(shown))
+        slow = len(reader_timeline.stragglers(reads))
         st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No stragglers")
 
 
@@ -221,8 +221,8 @@ def timeline_end(now: datetime, last: datetime) -> datetime:
 @autorefresh(5 * INTERVAL_S)
 def plan(where: Directory) -> None:
     """How each table is split and why, and how many chunks are planned so far."""
-    found = home.ask(table_queries.plans, where.root.name)
-    if not found:
+    plans = home.ask(table_queries.plans, where.root.name)
+    if not plans:
         messages.nothing("No plan yet", "The runner plans when it has connected.")
         return
     lower, upper = _bounds(where)
@@ -230,15 +230,15 @@ def plan(where: Directory) -> None:
         "**Distribution factor** :gray[within the bounds, the key is split evenly]",
         help=meaning.of("distribution factor", "chunk key"),
     )
-    if drawn := factor.drawn(found, lower, upper):
-        st.html(factor.figure(drawn, lower, upper))
-        if rest := sum(1 for one in found if one.distribution_factor) - len(drawn):
+    if figure_plans := factor.figure_plans(plans, lower, upper):
+        st.html(factor.figure(figure_plans, lower, upper))
+        if rest := sum(1 for one in plans if one.distribution_factor) - len(figure_plans):
             st.caption(f"{words.plural(rest, 'smaller table')} not shown")
     st.dataframe(
-        pd.DataFrame([_plan_row(where.root.name, one) for one in found]),
+        pd.DataFrame([_plan_row(where.root.name, one) for one in plans]),
         hide_index=True,
         key="plans",
-        row_height=columns.height(one.reason or "" for one in found),
+        row_height=columns.height(one.reason or "" for one in plans),
         placeholder=words.NOTHING,
         alt="Plan per table",
         column_config={
@@ -253,7 +253,7 @@ def plan(where: Directory) -> None:
             **columns.figures("Rows", "Smallest", "Largest"),
         },
     )
-    st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
+    st.caption(f"planned {words.date_time(max(one.planned for one in plans))}")
 
 
 def _plan_row(name: str, one: table_queries.NewestPlan) -> dict[str, object]:

@@ -23,23 +23,23 @@ def section(where: Directory) -> None:
         "settings that affect reading, values or the binlog, the account's grants, the TLS certificate, "
         "and the version.",
     )
-    found = compared(home.live_record(where))
-    if found is None:
+    comparison = compared(home.live_record(where))
+    if comparison is None:
         st.markdown(":gray[:material/info: No runner has compared the source yet, or none is alive.]")
         return
-    _verdict(found, began, clock.utc_now())
-    if found.changes:
-        shown = rows(found)
+    _verdict(comparison, began, clock.utc_now())
+    if comparison.changes:
+        changes = rows(comparison)
         st.dataframe(
-            pd.DataFrame(shown),
+            pd.DataFrame(changes),
             hide_index=True,
             key="source-changes",
-            row_height=columns.height(str(one[side]) for one in shown for side in ("Before", "Now")),
+            row_height=columns.height(str(one[side]) for one in changes for side in ("Before", "Now")),
             column_config={**columns.time("Noticed", 150), "Before": columns.sentences(), "Now": columns.sentences()},
             placeholder=words.NOTHING,
             alt="What has changed on the source since the run began",
         )
-    st.caption(f"compared {words.date_time(found.at)}")
+    st.caption(f"compared {words.date_time(comparison.at)}")
 
 
 def _verdict(comparison: LastComparison, began: datetime | None, now: datetime) -> None:

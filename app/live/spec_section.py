@@ -47,18 +47,20 @@ def _in_force(where: Directory) -> None:
         messages.error(problem)
         st.caption("The run continues with the settings of its start. The next start would fail.")
         return
-    found = spec_state.unapplied({**now, spec_state.THROTTLE: pacing.throttle(where).model_dump(mode="json")}, file)
-    if not found:
+    differences = spec_state.unapplied(
+        {**now, spec_state.THROTTLE: pacing.throttle(where).model_dump(mode="json")}, file
+    )
+    if not differences:
         st.markdown(":green[:material/check_circle: The run follows the file below.]")
         return
     st.markdown(
         ":orange[:material/difference: **The run does not follow the file in "
-        f"{words.plural(len(found), 'setting')}.**] It follows the file as of its start, "
+        f"{words.plural(len(differences), 'setting')}.**] It follows the file as of its start, "
         "and the limits set under *Pace*."
     )
     rows = [
         {"Setting": one.setting, "In force": one.in_force, "In the file": one.in_file, "To follow the file": one.effect}
-        for one in found
+        for one in differences
     ]
     st.dataframe(
         pd.DataFrame(rows),
@@ -67,7 +69,7 @@ def _in_force(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="Settings that the run does not follow",
     )
-    if access.operator() and (limits := spec_state.to_apply(found, file)):
+    if access.operator() and (limits := spec_state.to_apply(differences, file)):
         click = controls.clicks(where.root.name)
         st.button(
             "Apply the file's limits",

@@ -76,10 +76,10 @@ def _draw(
     beats: the last known heartbeats, by run.
     """
     cursor, width = home.fresh(), curves.width_ms(since, until)
-    known = home.ask(runs.runs, name, limit=_RUNS)
+    recent_runs = home.ask(runs.runs, name, limit=_RUNS)
     moments = timeline_queries.moments(cursor, name, since, until + timedelta(milliseconds=1), _MOMENTS)
     copies = timeline_queries.copying(cursor, name, since, until)
-    lives = {one.run: run_timeline.lived_until(one, until, beats, alive=one.run == alive) for one in known}
+    lives = {one.run: run_timeline.lived_until(one, until, beats, alive=one.run == alive) for one in recent_runs}
     spans = run_timeline.activity(moments, copies, lives, until)
     starts = [span.begin for span in spans if span.name == run_timeline.STREAMING]
     spans = run_timeline.phases(spans, timeline_queries.caught_up(cursor, name, starts, LAG_FINE_S))
@@ -87,9 +87,9 @@ def _draw(
     spans = run_timeline.within(spans, since, until)
     marks = [one for one in run_timeline.instants(moments) if since <= one.at <= until]
     points = series.lag_series(cursor, name, since, width, until)
-    lived = [(one.started, lives[one.run]) for one in known]
+    lived = [(one.started, lives[one.run]) for one in recent_runs]
     lived += [(since, lived[-1][0])] if len(lived) == _RUNS else []  # earlier runs are not read
-    found = curves.curves_of(
+    visible_curves = curves.curves_of(
         series.row_series(cursor, name, since, width, until),
         series.epoch_series(cursor, name, since, width, until),
         points,
@@ -98,7 +98,7 @@ def _draw(
         width,
     )
     with zone.steady(until):
-        drawn = timeline_figure.figure(spans, marks, found, levels, since, until)
+        figure = timeline_figure.figure(spans, marks, visible_curves, levels, since, until)
         begin = datetime.fromisoformat(iso(since))
     bounds = [one for one in run_timeline.run_bounds(moments) if since <= one.at <= until]
     lines = run_timeline.lines(spans, [*marks, *bounds])
@@ -108,7 +108,7 @@ def _draw(
         f"{words.escape('; '.join(level.name for level in levels))}]"
     )
     sentence = timeline_figure.alt(spans, curves.summary(points))
-    plot(drawn, key, sentence, lambda: _clicked(key, (since, begin), timed))
+    plot(figure, key, sentence, lambda: _clicked(key, (since, begin), timed))
     _events(name, lines, whole=len(moments) < _MOMENTS)
 
 
@@ -148,14 +148,14 @@ def _clicks() -> int:
 
     It is a part of the figure's key, because an autorefresh may bring the same click again.
     """
-    found: int = st.session_state.setdefault(_CLICKS, 0)
-    return found
+    clicks: int = st.session_state.setdefault(_CLICKS, 0)
+    return clicks
 
 
-def _clicked(key: str, shown: tuple[datetime, datetime], moments: Sequence[tuple[datetime, Moment]]) -> None:
+def _clicked(key: str, begin: tuple[datetime, datetime], moments: Sequence[tuple[datetime, Moment]]) -> None:
     """Choose the event of the clicked bar or mark, or else the one closest in time. The next run opens it.
 
-    shown: the begin of the figure, as an instant and as in the figure.
+    begin: of the figure, as an instant and as in the figure.
     """
     points = st.session_state[key]["selection"]["points"]
     if not points or not key.endswith(f"-{_clicks()}"):
@@ -163,7 +163,7 @@ def _clicked(key: str, shown: tuple[datetime, datetime], moments: Sequence[tuple
     st.session_state[_CLICKS] = _clicks() + 1
     name = timeline_figure.event_of(points[0])
     if name is None:
-        at = shown[0] + (datetime.fromisoformat(str(points[0]["x"])) - shown[1])
-        found = run_timeline.nearest(moments, at)
-        name = None if found is None else run_timeline.name_of(found)
+        at = begin[0] + (datetime.fromisoformat(str(points[0]["x"])) - begin[1])
+        moment = run_timeline.nearest(moments, at)
+        name = None if moment is None else run_timeline.name_of(moment)
     st.session_state[_GO] = name

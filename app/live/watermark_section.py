@@ -38,18 +38,18 @@ def show(name: str, names: list[str]) -> None:
 
 @autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
-    if chosen := st.session_state.pop(_CHUNK, None):
-        chunk_section.open_chunk(name, *chosen)
+    if chunk := st.session_state.pop(_CHUNK, None):
+        chunk_section.open_chunk(name, *chunk)
         st.rerun()
-    found = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
-    if not found:
+    windows = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
+    if not windows:
         messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
     st.caption(
         "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so "
         "that it is exact at its high watermark. A window of width 0 is an exact snapshot."
     )
-    st.markdown(words.escape(binlog.note(len(found), most, table)))
+    st.markdown(words.escape(binlog.note(len(windows), most, table)))
     # The number of clicks is a part of the figure's key, because an autorefresh may bring the same click again.
     of, click = f"windows {name}", controls.clicks(f"windows {name}")
     key = f"windows-{click}"
@@ -59,8 +59,8 @@ def _windows(name: str, table: str | None, most: int) -> None:
         if points and controls.first_time(of, click):
             st.session_state[_CHUNK] = binlog.chunk_of(points[0])
 
-    plot(binlog.figure(found), key, f"Watermark windows, the widest {words.size(found[0].gap_bytes)}", clicked)
-    _rows(name, found)
+    plot(binlog.figure(windows), key, f"Watermark windows, the widest {words.size(windows[0].gap_bytes)}", clicked)
+    _rows(name, windows)
 
 
 def _rows(name: str, windows: Sequence[Window]) -> None:

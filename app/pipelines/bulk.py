@@ -18,19 +18,19 @@ def draw(names: list[str]) -> None:
     if not access.operator():
         return
     with st.expander("Pause or start several", icon=":material/checklist:"):
-        chosen = st.multiselect(
+        selected_names = st.multiselect(
             "Pipelines", names, key=f"bulk-{controls.clicks(_CLICKS)}", placeholder="Choose them by name"
         )
-        if chosen:
+        if selected_names:
             st.session_state.pop(_DONE, None)
-            _choices(tuple(chosen), controls.clicks(_CLICKS))
+            _choices(tuple(selected_names), controls.clicks(_CLICKS))
         for sentence in st.session_state.get(_DONE, ()):
             st.markdown(words.escape(sentence))
 
 
 def _runners(names: tuple[str, ...]) -> Mapping[str, Directory]:
-    found = {where.root.name: where for where in home.directories()}
-    return {name: found[name] for name in names if name in found}
+    directories = {where.root.name: where for where in home.directories()}
+    return {name: directories[name] for name in names if name in directories}
 
 
 @autorefresh(1.0)
@@ -41,15 +41,15 @@ def _choices(names: tuple[str, ...], click: int) -> None:
     """
     if controls.clicks(_CLICKS) != click:
         st.rerun()
-    found = bulk_acts.acts({name: home.glance(where) for name, where in _runners(names).items()})
-    if any(act.verb == "pause" for act in found):
+    acts = bulk_acts.acts({name: home.glance(where) for name, where in _runners(names).items()})
+    if any(act.verb == "pause" for act in acts):
         st.text_input("Reason", key=f"bulk-reason-{click}", placeholder="Shown in the events and the history")
-    for act in found:
+    for act in acts:
         left, right = st.columns([3, 2], vertical_alignment="center")
         left.markdown(f":small[{words.escape(' '.join(act.sentences))}]")
         right.button(
             act.button,
-            type="primary" if len(found) == 1 else "secondary",
+            type="primary" if len(acts) == 1 else "secondary",
             key=f"bulk-{act.verb}-{click}",
             on_click=_do,
             args=(click, act.verb, act.names),

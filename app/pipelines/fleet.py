@@ -71,23 +71,27 @@ def show() -> None:
 def fleet(text: str, states: tuple[str, ...], *, grouped: bool) -> None:
     """The pipelines that match, those that need attention first, below the problems of all."""
     now = clock.utc_now()
-    found = sorted(_cards(now), key=lambda pair: order(pair[1]))
-    failing = sum(one.problem for _, one in found)
-    shown = [(where, one) for where, one in found if matches(one, text, states)]
-    notes = [f"{len(shown)} of {words.plural(len(found), 'pipeline')} shown"] if len(shown) < len(found) else []
+    all_cards = sorted(_cards(now), key=lambda pair: order(pair[1]))
+    failing = sum(one.problem for _, one in all_cards)
+    matching_cards = [(where, one) for where, one in all_cards if matches(one, text, states)]
+    notes = (
+        [f"{len(matching_cards)} of {words.plural(len(all_cards), 'pipeline')} shown"]
+        if len(matching_cards) < len(all_cards)
+        else []
+    )
     notes += [f"{words.plural(failing, 'pipeline')} with problems"] if failing else []
     messages.freshness(now, extra=" · ".join(notes))
-    for sentence in outages(one for _, one in found):
+    for sentence in outages(one for _, one in all_cards):
         st.markdown(f":orange[:material/cloud_off: {words.escape(sentence)}]")
-    if not shown:
+    if not matching_cards:
         messages.nothing("Nothing matches", "Clear the text, or choose other states.", ":material/filter_alt_off:")
         return
-    lines, places_of = _Sparklines(now), {one.name: where for where, one in shown}
-    groups = by_source(one for _, one in shown) if grouped else {"": [one for _, one in shown]}
+    lines, places_of = _Sparklines(now), {one.name: where for where, one in matching_cards}
+    groups = by_source(one for _, one in matching_cards) if grouped else {"": [one for _, one in matching_cards]}
     for number, (source, cards) in enumerate(groups.items()):
         if source:
             st.markdown(f"**{words.escape(source)}** :gray[{words.plural(len(cards), 'pipeline')}]")
-        if len(shown) > _CARDS:
+        if len(matching_cards) > _CARDS:
             _table(cards, lines, number)
             continue
         for one in cards:
@@ -115,12 +119,12 @@ def _cards(now: datetime) -> list[tuple[Directory, Card]]:
     cursor, since = home.fresh(), now - timedelta(seconds=CHANGES_S)
     lags, epochs = series.lags(cursor, since, 2000), series.epochs(cursor, since, 2000)
     newest = series.newest_lags(cursor, since)
-    found = []
+    cards = []
     for where in home.directories():
         name = where.root.name
         lag = newest[name] if name in newest else home.ask(series.latest_lag, name)
-        found.append((where, _card_of(where, now, lag, lags.get(name, []), epochs.get(name, []))))
-    return found
+        cards.append((where, _card_of(where, now, lag, lags.get(name, []), epochs.get(name, []))))
+    return cards
 
 
 def _card_of(
@@ -136,9 +140,9 @@ def _card_of(
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     stopped, lacks = stopped_tables(tables), home.lacking_settings(where)
-    shown = layers(runner, lag, recent, now, stopped, lacks, others=others_work(tables))
+    lights = layers(runner, lag, recent, now, stopped, lacks, others=others_work(tables))
     origin, differing, alerts = home.origin_of(where), data_light.differences(where), home.firing(where, runner)
-    return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing, alerts)
+    return card_of(name, runner, lights, lag, tables, reads, epochs, now, origin.source, origin.tags, differing, alerts)
 
 
 _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1.3, 1.1, 1.25, 2.5]
@@ -155,10 +159,10 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             st.markdown(f"&nbsp;:{style.colour}-badge[{style.icon} {style.label}]{phase}{tags}")
         for column, fact in zip(facts, one.facts, strict=True):
             value = f"**{words.escape(fact.value)}**"
-            shown = f":{fact.colour}[{value}]" if fact.colour else value
+            figure = f":{fact.colour}[{value}]" if fact.colour else value
             picture = lines.picture(one.name) if fact.label == "Lag" else ""
-            drawn = f"  \n![{lines.sentence(one.name)}]({picture})" if picture else ""
-            column.markdown(f":small[:gray[{fact.label}]]  \n{shown}{drawn}")
+            curve = f"  \n![{lines.sentence(one.name)}]({picture})" if picture else ""
+            column.markdown(f":small[:gray[{fact.label}]]  \n{figure}{curve}")
         with buttons:
             controls.controls(where, one.runner, key=f"card-{one.name}")
         controls.refusal(one.name)

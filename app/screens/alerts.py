@@ -31,20 +31,20 @@ _CHOICE, _NAME = "alerts of", "the operator's name"
 def firing(name: str | None) -> None:
     """The alerts that have not cleared. name: of one pipeline, or of all if None."""
     now = clock.utc_now()
-    found = [(where, one) for where in _chosen(name) for one in _of(where)]
-    found.sort(key=lambda pair: alert_list.order(pair[1]))
-    current = [pair for pair in found if pair[1].known_at is None]
-    last_known = [pair for pair in found if pair[1].known_at is not None]
+    alerts = [(where, one) for where in _directories(name) for one in _of(where)]
+    alerts.sort(key=lambda pair: alert_list.order(pair[1]))
+    current = [pair for pair in alerts if pair[1].known_at is None]
+    last_known = [pair for pair in alerts if pair[1].known_at is not None]
     _cards("Firing", current)
     if not current:
         more = "Those below cannot clear without a runner." if last_known else _WHEN
         messages.nothing("No alert is firing", more, ":material/notifications_none:")
     if last_known:
         _cards("Last known", last_known)
-    seen = sum(not one.waits for _, one in found)
+    seen = sum(not one.waits for _, one in alerts)
     notes = [f"{words.plural(seen, 'alert')} acknowledged"] if seen else []
     if max(len(current), len(last_known)) > _MOST:
-        notes.append(f"{len(found)} in all; choose a pipeline to see the others")
+        notes.append(f"{len(alerts)} in all; choose a pipeline to see the others")
     messages.freshness(now, extra=" · ".join(notes))
 
 
@@ -55,10 +55,10 @@ def _cards(title: str, alerts: Sequence[tuple[Directory, Firing]]) -> None:
 
 
 def _of(where: Directory) -> list[Firing]:
-    found = home.firing(where)
-    if any(one.known_at is None for one in found):  # with the present values
+    alerts = home.firing(where)
+    if any(one.known_at is None for one in alerts):  # with the present values
         return home.firing(where, lag=home.ask(series.latest_lag, where.root.name))
-    return found
+    return alerts
 
 
 def _card(where: Directory, one: Firing) -> None:
@@ -142,7 +142,7 @@ def _confirmed(where: Directory, one: Firing, key: str) -> None:
 @autorefresh()
 def silenced(name: str | None) -> None:
     """The silences in force, and the form for a new one."""
-    silence_section.section(_chosen(name))
+    silence_section.section(_directories(name))
 
 
 @autorefresh()
@@ -173,11 +173,11 @@ def resolved(name: str | None) -> None:
 def rules(name: str | None) -> None:
     """The thresholds and durations of the specs, all kinds of alerts, and the test of a route."""
     st.subheader("Rules", anchor=False)
-    found: dict[str, Alerts] = {}
+    alert_rules: dict[str, Alerts] = {}
     rows: list[dict[str, str]] = []
-    for where in _chosen(name):
+    for where in _directories(name):
         with suppress(TidemarkError):  # the Live page shows the error
-            own = found[where.root.name] = settings.load(where.spec).alerts
+            own = alert_rules[where.root.name] = settings.load(where.spec).alerts
             failing = alert_list.failing_routes(one.standing for one in home.firing(where))
             rows += alert_list.threshold_rows(where.root.name, own, failing)
     fields = Alerts.model_fields
@@ -193,7 +193,7 @@ def rules(name: str | None) -> None:
     with st.expander("When each alert fires and clears", icon=":material/rule:"):
         st.table(pd.DataFrame(alert_list.kind_rows()).set_index("Alert"))
     if access.operator():
-        route_test.section(found, access.actor() or st.session_state.get(_NAME, ""))
+        route_test.section(alert_rules, access.actor() or st.session_state.get(_NAME, ""))
 
 
 def _rule_texts() -> dict[str, str]:
@@ -210,17 +210,17 @@ def _rule_texts() -> dict[str, str]:
     }
 
 
-def _chosen(name: str | None) -> list[Directory]:
+def _directories(name: str | None) -> list[Directory]:
     return [where for where in home.directories() if name in (None, where.root.name)]
 
 
 def _choose() -> None:
     """Put the chosen pipeline into the URL, which decides what is shown."""
-    chosen = st.session_state[_CHOICE]
-    if chosen == _ALL:
+    choice = st.session_state[_CHOICE]
+    if choice == _ALL:
         st.query_params.pop("pipeline", None)
     else:
-        st.query_params["pipeline"] = chosen
+        st.query_params["pipeline"] = choice
 
 
 def page() -> None:
@@ -231,14 +231,14 @@ def page() -> None:
     if not names:
         welcome.brief("Their alerts appear here.")
         return
-    asked = st.query_params.get("pipeline")
-    name = asked if asked in names else None
+    url_name = st.query_params.get("pipeline")
+    name = url_name if url_name in names else None
     # Unlike other pages, this one does not keep the pipeline of the page before: the badge counts the alerts of all.
     st.session_state[_CHOICE] = name or _ALL
     choice.selectbox("Pipeline", [_ALL, *names], key=_CHOICE, on_change=_choose, label_visibility="collapsed")
-    if asked is not None and name is None:
+    if url_name is not None and name is None:
         messages.nothing(
-            f"There is no pipeline {asked}", "It may have been removed. These are the alerts of all pipelines."
+            f"There is no pipeline {url_name}", "It may have been removed. These are the alerts of all pipelines."
         )
     firing(name)
     silenced(name)

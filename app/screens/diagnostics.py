@@ -33,8 +33,8 @@ def make(where: Directory, *, with_values: bool) -> None:
 
 def draw_bundle(where: Directory) -> None:
     """The parts of the bundle, and the content of each."""
-    found = st.session_state.get(_MADE)
-    if found is None or found[0] != where.root.name:
+    bundle = st.session_state.get(_MADE)
+    if bundle is None or bundle[0] != where.root.name:
         messages.nothing(
             "No bundle made yet",
             "It contains the spec, the status, the result of check, the journals of five runs and the runner's log. It "
@@ -42,7 +42,7 @@ def draw_bundle(where: Directory) -> None:
             ":material/folder_zip:",
         )
         return
-    _, name, data, answer = found
+    _, name, data, answer = bundle
     left, right = st.columns([3, 1], vertical_alignment="center")
     removed = words.plural(answer["removed"], "secret")
     left.markdown(f"**{words.escape(name)}** :gray[{words.size(len(data))}; {removed} removed]")

@@ -65,25 +65,25 @@ def ask(where: Directory, tables: list["Table"], sql: str, *question: object) ->
         with st.spinner("Reading the destination", show_time=True):
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
-            found = answer(sink.folder, tables, sql)
-        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, found)
+            result = answer(sink.folder, tables, sql)
+        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, result)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
 
 
-def _asked(where: Directory, *question: object) -> KeptAnswer | None:
+def _current_answer(where: Directory, *question: object) -> KeptAnswer | None:
     """The answer to what is chosen on the page now; None if it was not asked."""
-    found: KeptAnswer | None = st.session_state.get(_ANSWER)
-    return found if found is not None and found.question == (where.root.name, *question) else None
+    kept_answer: KeptAnswer | None = st.session_state.get(_ANSWER)
+    return kept_answer if kept_answer is not None and kept_answer.question == (where.root.name, *question) else None
 
 
 def draw_answer(where: Directory, *question: object) -> None:
     """The answer to what is chosen on the page now, and buttons to download it."""
-    found = _asked(where, *question)
-    if found is None:
+    kept_answer = _current_answer(where, *question)
+    if kept_answer is None:
         return
-    sql, result = found.sql, found.answer
+    sql, result = kept_answer.sql, kept_answer.answer
     left, right = st.columns([3, 2], vertical_alignment="center")
     left.caption(words.escape(queries.note(result.rows.num_rows, result.seconds, more=result.more)))
     with right, st.container(horizontal=True, horizontal_alignment="right"):
@@ -146,11 +146,11 @@ def by_sql(where: Directory, tables: list["Table"], table: KnownTable) -> None:
                     saved.save(str(name).strip(), sql)
                     st.rerun()
                 st.toast("Not saved: enter a name and a query.", icon=":material/edit:")
-        chosen = (st.session_state.get("query") or "").removeprefix("★ ")
-        if chosen in saved.load() and st.button(
+        query_name = (st.session_state.get("query") or "").removeprefix("★ ")
+        if query_name in saved.load() and st.button(
             "Delete saved", icon=":material/delete:", type="tertiary", key="forget"
         ):
-            _change(lambda: saved.forget(chosen))
+            _change(lambda: saved.forget(query_name))
             st.rerun()
     if run:
         ask(where, tables, sql, "SQL")
@@ -182,13 +182,15 @@ def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life
     answer: KeptAnswer | None = st.session_state.get(_ANSWER)
     if answer is None:  # the query failed, and its error is shown
         return Life(key, None, None)
-    columns, found = [column.name for column in published.columns], answer.answer
-    rows, asked = found.rows.to_pylist(), {}
+    columns, result = [column.name for column in published.columns], answer.answer
+    rows, requests = result.rows.to_pylist(), {}
     if any(row[TM_REDUMP] for row in rows):
-        asked = {one.id: row_life.asked_by(one) for one in redumps.redumps(home.fresh(), where.root.name, limit=10_000)}
+        requests = {
+            one.id: row_life.asked_by(one) for one in redumps.redumps(home.fresh(), where.root.name, limit=10_000)
+        }
     read = _read_of(where.root.name, published, key, rows[0][TM_TS] if rows else None)
     expires = settings.load(where.spec).sink.changes_retention_s is not None
-    life = row_life.steps(rows, columns, more=found.more, read=read, redumps=asked, expires=expires)
+    life = row_life.steps(rows, columns, more=result.more, read=read, redumps=requests, expires=expires)
     return Life(key, answer, life)
 
 
@@ -205,27 +207,27 @@ def _read_of(
     return chunk_queries.read_of(home.fresh(), name, published.full_name, key[0], before)
 
 
-def _draw_life(where: Directory, published: "Table", chosen: tuple[str, ...] | None) -> None:
+def _draw_life(where: Directory, published: "Table", key_on_page: tuple[str, ...] | None) -> None:
     """The changes of the row as differences, if the answer that is shown is its history."""
-    shown: Life | None = st.session_state.get(_LIFE)
-    found = _asked(where, published, chosen)
-    if shown is None or found is None or found is not shown.answer:
+    life: Life | None = st.session_state.get(_LIFE)
+    kept_answer = _current_answer(where, published, key_on_page)
+    if life is None or kept_answer is None or kept_answer is not life.answer:
         return
-    key, life = shown.key, shown.steps
-    if life is None:
+    key, steps = life.key, life.steps
+    if steps is None:
         messages.nothing(
             "Too many changes", "The row has more changes than an answer may have. Ask for its newest ones by SQL."
         )
         return
-    if not life:
+    if not steps:
         messages.nothing("No such row", "Neither the mirror nor the change log has a row with this key.")
         return
     with st.container(border=True):
-        st.markdown(f"**{words.escape(row_life.summary(life))}**")
-        for step in life[-_STEPS:]:
+        st.markdown(f"**{words.escape(row_life.summary(steps))}**")
+        for step in steps[-_STEPS:]:
             st.markdown(row_life.markdown(step))
-    if len(life) > _STEPS:
-        st.caption(f"The newest {_STEPS} of {len(life):,} steps; all changes are in the table below.")
+    if len(steps) > _STEPS:
+        st.caption(f"The newest {_STEPS} of {len(steps):,} steps; all changes are in the table below.")
     if access.operator() and st.button("Redump this key", icon=":material/sync:", key="redump-key"):
         keys = key[0] if len(key) == 1 and not key[0].startswith("[") else json.dumps(list(key), ensure_ascii=False)
         request = {"pipeline": where.root.name, "part": "Keys", "table": published.full_name, "keys": keys}
@@ -276,21 +278,22 @@ def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
 
     The instant stays the same in another time zone. Raises ValueError as `zone.read`.
     """
-    key, asked = str((_AT, *of)), st.query_params.get("at") if selection.opened() else None
-    if asked:
+    key, url_time = str((_AT, *of)), st.query_params.get("at") if selection.opened() else None
+    if url_time:
         try:
-            st.session_state[key] = clock.parse_utc(asked)
+            st.session_state[key] = clock.parse_utc(url_time)
         except ValueError:
-            st.warning(words.escape(f"The time in the address, {asked}, is not a time."), icon=":material/warning:")
-    kept: datetime = st.session_state.setdefault(key, usual.replace(microsecond=0))
-    shown, fields = zone.local(kept), f"{' '.join(of)} {zone.name()}"
+            st.warning(words.escape(f"The time in the address, {url_time}, is not a time."), icon=":material/warning:")
+    instant: datetime = st.session_state.setdefault(key, usual.replace(microsecond=0))
+    local, fields = zone.local(instant), f"{' '.join(of)} {zone.name()}"
+    local_day, local_time = local.date(), f"{local:%H:%M:%S}"
     left, right, _ = st.columns([1, 1, 2])
-    day = left.date_input(zone.heading("Day"), shown.date(), key=f"at-day {fields}")
-    text = right.text_input(zone.heading("Time"), f"{shown:%H:%M:%S}", key=f"at-time {fields}", placeholder="15:30:17")
-    if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # an unchanged time is not parsed, since it may exist twice
-        kept = st.session_state[key] = zone.read(str(day), text or "")
-    selection.note("at", clock.utc_text(kept))
-    return kept
+    day = left.date_input(zone.heading("Day"), local_day, key=f"at-day {fields}")
+    text = right.text_input(zone.heading("Time"), local_time, key=f"at-time {fields}", placeholder="15:30:17")
+    if (day, text) != (local_day, local_time):  # an unchanged time is not parsed, since it may exist twice
+        instant = st.session_state[key] = zone.read(str(day), text or "")
+    selection.note("at", clock.utc_text(instant))
+    return instant
 
 
 def page() -> None:
@@ -304,15 +307,15 @@ def page() -> None:
     from engine.explore.queries import published_tables, quoted
 
     try:
-        known = published_tables(where)
+        tables = published_tables(where)
     except TidemarkError as problem:
         messages.error(problem)
         return
-    if not known:
+    if not tables:
         messages.nothing("Nothing is published yet", "Tables appear here when the pipeline has started to copy them.")
         arrival.rerun_when(lambda: published_tables(where))
         return
-    by_name = {table.full_name: table for table in known}
+    by_name = {table.full_name: table for table in tables}
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     with left:
         name = selection.table(list(by_name), usual=next(iter(by_name)))
@@ -344,11 +347,11 @@ def page() -> None:
             st.caption(words.escape(", ".join(table.columns)))
     places.link_to_table(where.root.name, name)
     if way == "One key through time":
-        by_key(where, known, published)
+        by_key(where, tables, published)
     elif way == "As the source was at":
-        by_time(where, known, published)
+        by_time(where, tables, published)
     else:
-        by_sql(where, known, table)
+        by_sql(where, tables, table)
 
 
 page()

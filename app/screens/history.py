@@ -78,10 +78,10 @@ def page() -> None:
     if unknown:
         st.info(words.escape(f"Not in this list: {', '.join(unknown)}."), icon=":material/info:")
     if compared:
-        chosen = [lines[ids.index(one)] for one in compared[: compare.MOST]]
-        _comparison(chosen)
-        if len(chosen) == 1:
-            _timeline(chosen[0])
+        selected_runs = [lines[ids.index(one)] for one in compared[: compare.MOST]]
+        _comparison(selected_runs)
+        if len(selected_runs) == 1:
+            _timeline(selected_runs[0])
     elif len(rows) > 1:
         st.caption(f"Select up to {compare.MOST} runs in the first column to compare them.")
 
@@ -109,9 +109,9 @@ def _comparison(lines: list[PastRun]) -> None:
     st.subheader("Compared", anchor=False)
     left, right = st.columns(2, gap="medium")
     with left:
-        shown, same = compare.folded(compare.measures(lines, reads))
+        measures, same = compare.folded(compare.measures(lines, reads))
         st.dataframe(
-            pd.DataFrame(shown),
+            pd.DataFrame(measures),
             hide_index=True,
             key="measures",
             height="content",
@@ -128,10 +128,10 @@ def _comparison(lines: list[PastRun]) -> None:
         else:
             st.caption("None of these runs read a chunk.")
         st.markdown("**Differences in configuration**")
-        found = compare.differences(lines, [_spec_of(line) for line in lines])
-        if found:
+        spec_differences = compare.differences(lines, [_spec_of(line) for line in lines])
+        if spec_differences:
             st.dataframe(
-                pd.DataFrame(found),
+                pd.DataFrame(spec_differences),
                 hide_index=True,
                 key="differences",
                 placeholder=words.NOTHING,

@@ -65,14 +65,14 @@ OPERATOR_SECTIONS = ("Pace", "Tables")
 
 
 @autorefresh(1.0)
-def top(where: Directory, drawn: tuple[str, bool]) -> None:
+def top(where: Directory, state_on_page: tuple[str, bool]) -> None:
     """The health strip, alerts and notices.
 
     If the state changes, the whole page runs again, because its buttons depend on it.
     """
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
-    if runner.drawn != drawn:
+    if runner.page_state != state_on_page:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
@@ -125,14 +125,14 @@ def _tables(name: str) -> list[str]:
 def body(where: Directory) -> None:
     """The sections. Only the open one runs."""
     name = where.root.name
-    sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
-    if unknown := selection.unbound("section", sections_shown):
+    titles = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
+    if unknown := selection.unbound("section", titles):
         st.info(words.escape(f"There is no section {unknown} here. Choose one below."), icon=":material/info:")
     place, chunk = st.empty(), selection.whole_number(chunk_section.CHUNK_FIELD)
     table_fields.take(name, chunk_section.CHUNK_FIELD)
     # Bound to the URL, tabs would keep the first one out of it.
-    drawn = st.tabs(sections_shown, key="section", on_change=selection.forget, args=("section",))
-    tabs = dict(zip(sections_shown, drawn, strict=True))
+    section_tabs = st.tabs(titles, key="section", on_change=selection.forget, args=("section",))
+    tabs = dict(zip(titles, section_tabs, strict=True))
     draw = {
         "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
@@ -177,7 +177,7 @@ def page() -> None:
     spoken.state(f"{where.root.name}: {runner.style.label}")
     with st.container():  # always there: the parts below keep their positions, which their own reruns write to
         controls.refusal(where.root.name)
-    top(where, runner.drawn)
+    top(where, runner.page_state)
     status(where)
     runner_notice.show(where, runner)
     queue_section.show(where)

@@ -61,7 +61,7 @@ def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) ->
     selection.default("part", parts[0])
     if "part" in st.session_state:  # otherwise the field follows the URL
         st.session_state["part"] = part_of(where)
-    chosen = st.segmented_control(
+    choice = st.segmented_control(
         "Redump",
         parts,
         key="part",
@@ -69,7 +69,7 @@ def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) ->
         required=True,
         help=meaning.of("redump", "chunk", "resnapshot", "ghost"),
     )
-    part = chosen or parts[0]
+    part = choice or parts[0]
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
         with left:
@@ -124,8 +124,8 @@ def _text(draw: Callable[..., str | None], label: str, field: str, **options: An
 
 def counted(where: Directory, request: Request) -> DryRun | None:
     """The dry run of this request, if it was made."""
-    known: tuple[Request, DryRun] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
-    return known[1] if known is not None and known[0] == request else None
+    last_count: tuple[Request, DryRun] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
+    return last_count[1] if last_count is not None and last_count[0] == request else None
 
 
 def count(where: Directory, request: Request, plan: table_queries.NewestPlan | None) -> DryRun | None:
@@ -208,8 +208,8 @@ def _send(where: Directory, click: int, request: Request, dry_run: DryRun) -> No
 def commands(where: Directory, tables: Sequence[str]) -> None:
     """The progress of running redumps and of those sent from this browser, and a table of all of them."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
-    found = redumps.redumps(cursor, name)
-    answered = {one.id for one in found}
+    past_redumps = redumps.redumps(cursor, name)
+    answered = {one.id for one in past_redumps}
     mine = {sent.id for sent in controls.sent(name) if sent.verb == "redump"}
     waiting = [sent for sent in controls.sent(name) if sent.verb == "redump" and sent.id not in answered]
     for sent in waiting:
@@ -219,7 +219,7 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
             "the runner has not answered yet" if runner.alive else "no runner is alive; the next start carries it out"
         )
         st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
-    for one in found:
+    for one in past_redumps:
         if one.state == "under way" or one.id in mine:
             colour, text, share = redump_form.progress(one, st.session_state.get(_key(_EXPECTED, one.id)))
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
@@ -231,13 +231,13 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
                     places.VERIFY, label="Verify what was redumped", icon=":material/fact_check:", query_params=query
                 )
     st.markdown("**Past redumps** :gray[newest first]")
-    if not found:
+    if not past_redumps:
         messages.nothing("No redump yet", "Each redump appears here, with its reason and its result.")
         return
     st.dataframe(
         pd.DataFrame(
             redump_form.past_rows(
-                found, lambda one: places.address("verify", **redump_form.verify_query(one, name, tables))
+                past_redumps, lambda one: places.address("verify", **redump_form.verify_query(one, name, tables))
             )
         ),
         hide_index=True,

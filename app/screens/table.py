@@ -38,7 +38,7 @@ def removed(where: Directory, facts: PageFacts) -> None:
     with st.container(horizontal=True, gap="medium"):
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
-    table_sections.top(where, facts.table, (facts.runner.shown, facts.word, False), {})
+    table_sections.top(where, facts.table, (facts.runner.shown_state, facts.word, False), {})
     table_sections.flow_and_changes(where, facts.table)
     table_sections.errors(where, facts.table)
     table_sections.schema(where.root.name, facts.table)
@@ -88,7 +88,7 @@ def one_table(where: Directory, table: str) -> None:
     links(where, facts)
     waits = table_page.waits_to_merge(facts, clock.utc_now())
     acts = table_acts.of_tables(where, table)
-    table_sections.top(where, table, (runner.shown, facts.word, waits), acts)
+    table_sections.top(where, table, (runner.shown_state, facts.word, waits), acts)
     table_acts.buttons(where, acts, key="stop")
     if waits:
         merge_now.button(where, [table])

@@ -45,17 +45,17 @@ _FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
-def overview(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> None:
+def overview(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]]) -> None:
     """The numbers of the pipeline. No word is green while the mirrors do not follow the source.
 
-    drawn: the buttons below. If others are needed, the page runs again.
+    acts_on_page: the buttons below. If others are needed, the page runs again.
     """
     now, runner = clock.utc_now(), home.runner(where)
     tables = data_light.tables_of(where, now)
     if not tables:
         messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
         return
-    shown = data_light.layer_of(where, now, current=runner.works and not home.lacking_settings(where))
+    light = data_light.layer_of(where, now, current=runner.works and not home.lacking_settings(where))
     able = [one for one in tables if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
     comparable = sum(one.verdict.comparable for one in tables)
@@ -71,9 +71,9 @@ def overview(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> Non
     # Before anything is compared, 0 would pass for a verdict.
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))
-    st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
+    st.markdown(f":{light.colour}[**{words.escape(light.headline)}**] :gray[{words.escape(' · '.join(light.details))}]")
     table_acts.unreadable(where)
-    if table_acts.of_tables(where) != drawn:
+    if table_acts.of_tables(where) != acts_on_page:
         st.rerun()
     settings = data_light.verify_settings(where)
     st.caption(verification.schedule(settings))
@@ -84,10 +84,10 @@ def overview(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> Non
 @autorefresh()
 def tables(where: Directory) -> None:
     """The tables and their states."""
-    found = data_light.tables_of(where, clock.utc_now())
+    verified_tables = data_light.tables_of(where, clock.utc_now())
     table_rows = [
         {**row, "Page": places.table_address(where.root.name, one.table)}
-        for one, row in zip(found, verification.table_rows(found), strict=True)
+        for one, row in zip(verified_tables, verification.table_rows(verified_tables), strict=True)
     ]
     st.dataframe(
         pd.DataFrame(table_rows),
@@ -95,7 +95,10 @@ def tables(where: Directory) -> None:
         key="verified-tables",
         column_order=(*_FIRST, *(name for name in table_rows[0] if name not in _FIRST)),
         height=420 if len(table_rows) > 11 else "auto",
-        column_config={"Page": columns.page(), "State": columns.states([*STATES, *(one.label for one in found)])}
+        column_config={
+            "Page": columns.page(),
+            "State": columns.states([*STATES, *(one.label for one in verified_tables)]),
+        }
         | columns.time("Compared")
         | columns.figures("Rows", "Parts", "Version", "Took"),
         placeholder=words.NOTHING,
@@ -167,16 +170,16 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
 @autorefresh()
 def _outcome(where: Directory, answered: Sequence[verification.ComparedTable], ended: str) -> None:
     """What the verification from this page found, as long as no newer result replaces it."""
-    known = data_light.tables_of(where, clock.utc_now())
-    for colour, text in verification.outcome(answered, ended, known):
+    tables_now = data_light.tables_of(where, clock.utc_now())
+    for colour, text in verification.outcome(answered, ended, tables_now):
         st.markdown(f":{colour}[{words.escape(text)}]")
 
 
 def differences(one: VerifiedTable, details: Details) -> None:
     """The rows that differ, and both sides of one of them."""
-    table, found = one.table, details.differences
-    st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
-    if not found:
+    table, rows = one.table, details.differences
+    st.subheader(f"Rows that differ :gray[{len(rows):,}]" if rows else "Rows that differ", anchor=False)
+    if not rows:
         st.caption(verification.none_differ(one))
         return
     if not access.operator():
@@ -186,9 +189,9 @@ def differences(one: VerifiedTable, details: Details) -> None:
         pd.DataFrame(verification.difference_rows(details)),
         hide_index=True,
         key=f"differences-{table}",
-        height=320 if len(found) > 8 else "auto",
+        height=320 if len(rows) > 8 else "auto",
         column_config={"Likely cause": columns.sentences()},
-        row_height=columns.height(row.cause for row in found),
+        row_height=columns.height(row.cause for row in rows),
         placeholder=words.NOTHING,
         alt="The rows that differ",
     )
@@ -197,8 +200,8 @@ def differences(one: VerifiedTable, details: Details) -> None:
         st.session_state["key"] = st.query_params.get("key") if st.query_params.get("key") in keys else keys[0]
     selection.note("key")
     left, _ = st.columns([2, 3])
-    chosen = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
-    for row in (row for row in found if verification.key_text(row) == chosen):
+    selected_key = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
+    for row in (row for row in rows if verification.key_text(row) == selected_key):
         st.markdown(f"**{words.escape(row.kind.capitalize())}** :gray[{words.escape(row.cause)}]")
         st.table(pd.DataFrame(verification.side_by_side(row)).set_index("Column"))
 
@@ -272,22 +275,20 @@ def page() -> None:
     left, _ = st.columns([2, 3])
     with left:
         table = selection.table([one.table for one in listed], usual=listed[0].table)
-    details, chosen = (
-        None if table is None else read_details(where, table),
-        [one for one in listed if one.table == table],
-    )
-    actions(where, chosen[0] if chosen else None, len(_keys(details)) if details else 0)
+    details = None if table is None else read_details(where, table)
+    verified_table = next((one for one in listed if one.table == table), None)
+    actions(where, verified_table, len(_keys(details)) if details else 0)
     tables(where)
-    if table is None or details is None:
+    if table is None or verified_table is None or details is None:
         selection.no_table()
         return
-    differences(chosen[0], details)
+    differences(verified_table, details)
     parts(details)
-    shown = _known(where, table)
-    arrival.rerun_when(lambda: _known(where, table) != shown)
+    state_on_page = _page_state(where, table)
+    arrival.rerun_when(lambda: _page_state(where, table) != state_on_page)
 
 
-def _known(where: Directory, table: str) -> tuple[list[str], list[str]]:
+def _page_state(where: Directory, table: str) -> tuple[list[str], list[str]]:
     """What the lists below say of a table: without its age, which the overview shows."""
     now = [verification.none_differ(one) for one in data_light.tables_of(where, clock.utc_now()) if one.table == table]
     return now, _keys(read_details(where, table))

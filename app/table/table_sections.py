@@ -76,7 +76,7 @@ def _max_merge_delay_s(where: Directory) -> float:
 
 @autorefresh()
 def top(
-    where: Directory, table: str, drawn: tuple[str, str | None, bool], acts: dict[str, tuple[CommandVerb, ...]]
+    where: Directory, table: str, state_on_page: tuple[str, str | None, bool], acts: dict[str, tuple[CommandVerb, ...]]
 ) -> None:
     """The strip, and why the table stopped or its mirror cannot be read.
 
@@ -84,9 +84,9 @@ def top(
     """
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
-    shown = (runner.shown, facts.word, table_page.waits_to_merge(facts, now))
+    page_state = (runner.shown_state, facts.word, table_page.waits_to_merge(facts, now))
     needed = {} if facts.removed else table_acts.of_tables(where, table)
-    if shown != drawn or needed != acts:
+    if page_state != state_on_page or needed != acts:
         st.rerun()
     current = facts.runner.works and not home.lacking_settings(where)
     if facts.removed:

@@ -15,11 +15,11 @@ from engine.spec import settings
 
 def page(draft: Draft) -> None:
     """The text on the left, its validation on the right. Invalid text is not saved, because it may contain a secret."""
-    known, current = f"{draft.id} toml known", toml(draft.spec, draft.written)
-    number, last = st.session_state.get(known, (0, current))
+    version_key, current = f"{draft.id} toml known", toml(draft.spec, draft.written)
+    number, last = st.session_state.get(version_key, (0, current))
     if last != current:  # it was changed elsewhere, which replaces the text here
         number += 1
-    st.session_state[known] = number, current
+    st.session_state[version_key] = number, current
     key = f"{draft.id} toml {number}"
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -33,7 +33,7 @@ def page(draft: Draft) -> None:
             "Checked when you leave the field or press Ctrl+Enter. For an unknown key, "
             "the message suggests the nearest known one."
         )
-        valid = _checked(draft, text, known)
+        valid = _checked(draft, text, version_key)
         if st.button(
             "Review and launch", type="primary", icon=":material/arrow_forward:", key="review", disabled=not valid
         ):
@@ -54,7 +54,7 @@ def _checked(draft: Draft, text: str, state_key: str) -> bool:
     if written != current:
         drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
         st.session_state[state_key] = number, written
-    if fault := name_fault(spec.name, frame.taken()):
+    if fault := name_fault(spec.name, frame.pipeline_names()):
         messages.three_parts(fault, "That pipeline is unchanged.", amber=True)
         return False
     try:

@@ -34,7 +34,7 @@ def page(draft: Draft) -> None:
             placeholder="for example shop",
             help="Letters, digits, - and _; also the name of the pipeline's folder",
         )
-        fault = name_fault(name, frame.taken()) if name else ""
+        fault = name_fault(name, frame.pipeline_names()) if name else ""
         with st.container():  # keeps its position, so that the fields below stay when the message comes and goes
             if fault:
                 st.markdown(f":red[:material/error:] {words.escape(fault)}")
@@ -44,33 +44,35 @@ def page(draft: Draft) -> None:
         _tls(draft)
     with right:
         _test(draft)
-    missing = name_fault(name, frame.taken())
+    missing = name_fault(name, frame.pipeline_names())
     frame.foot(draft, "Connect", ready=not missing, why=missing)
 
 
 def _saved(draft: Draft) -> None:
-    found = drafts.connections()
+    connections = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
-    wanted = draft.connection if draft.connection in found else _NEW
-    nothing = "Another one" if found else "None is saved"
+    wanted = draft.connection if draft.connection in connections else _NEW
+    nothing = "Another one" if connections else "None is saved"
     key = frame.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
     pick.selectbox(
         "Saved connection",
-        [_NEW, *found],
-        index=[_NEW, *found].index(wanted),
-        format_func=lambda one: f"{one} ({found[one].get('host')}:{found[one].get('port', 3306)})" if one else nothing,
+        [_NEW, *connections],
+        index=[_NEW, *connections].index(wanted),
+        format_func=lambda one: (
+            f"{one} ({connections[one].get('host')}:{connections[one].get('port', 3306)})" if one else nothing
+        ),
         key=key,
         on_change=_pick,
         args=(draft.id, key),
         help="Saved in the home folder of this console, for all its pipelines, without passwords",
-        disabled=not found,
+        disabled=not connections,
     )
     with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
         st.markdown("Saves host, port, user, TLS and the reference to the password under a name.", width=320)
-        known = draft.connection or draft.name
+        default_name = draft.connection or draft.name
         # Under the same key, Streamlit would show a new default but not send it.
-        key = f"{draft.id} connection-name {known}"
-        st.text_input("Connection name", known, key=key)
+        key = f"{draft.id} connection-name {default_name}"
+        st.text_input("Connection name", default_name, key=key)
         st.button(
             "Save connection",
             type="primary",
@@ -78,7 +80,7 @@ def _saved(draft: Draft) -> None:
             on_click=_save,
             args=(draft.id, key),
         )
-        if draft.connection in found:
+        if draft.connection in connections:
             st.button(
                 f"Delete {draft.connection}",
                 icon=":material/delete:",
@@ -208,8 +210,8 @@ def _only(draft: Draft, mode: str) -> None:
         mode
     ]
     source = draft.get("source", default={})
-    chosen = source.get("password_file" if mode == "File" else "password_env")
-    if any(source.get(name) for name in other) and (chosen or mode == "No password"):
+    reference = source.get("password_file" if mode == "File" else "password_env")
+    if any(source.get(name) for name in other) and (reference or mode == "No password"):
         for name in other:
             drafts.change(draft.id, partial(_without, name=name))
         st.rerun()
@@ -251,12 +253,12 @@ def _test(draft: Draft) -> None:
         jobs.start(key, lambda: source_queries.greet(source_queries.spec_of(draft)))
         st.rerun()
     if not jobs.known(key):
-        frame.found_before(
+        frame.earlier_finding(
             finding, "Not tested yet. The next step connects too, and checks everything that a run needs."
         )
         return
     try:
-        found = jobs.result(
+        greeting = jobs.result(
             key,
             f"Connecting to {draft.get('source', 'host')}:{draft.get('source', 'port')}",
             lambda: source_queries.greet(source_queries.spec_of(draft)),
@@ -265,14 +267,16 @@ def _test(draft: Draft) -> None:
         frame.error(problem, draft)
         frame.note(draft, "Connect", "fail", problem.message)
         return
-    if found is not None:
-        _answered(draft, found)
+    if greeting is not None:
+        _answered(draft, greeting)
 
 
 def _answered(draft: Draft, greeting: source_queries.Greeting) -> None:
     flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[greeting.server.flavor]
     version = ".".join(map(str, greeting.server.version))
-    known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {greeting.account}.").finding("Connect")
+    finding = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {greeting.account}.").finding(
+        "Connect"
+    )
     tables = f"{words.plural(greeting.tables, 'table')} in {words.plural(greeting.databases, 'database')}"
     with st.container(border=True, gap="small"):
         st.markdown(f"#### :green[:material/check_circle: {flavor} {version} answered]", anchors=False)
@@ -288,8 +292,8 @@ def _answered(draft: Draft, greeting: source_queries.Greeting) -> None:
             left, right = st.columns([2, 5], gap="small")
             left.markdown(f":gray[{label}]")
             right.markdown(words.escape(value))
-        if known:
-            st.caption(f"Tested {frame.found_at(known.at)}")
+        if finding:
+            st.caption(f"Tested {frame.finding_time(finding.at)}")
     if not greeting.tables:
         messages.three_parts(
             "This account sees no table.",

@@ -98,10 +98,10 @@ def connections() -> dict[str, dict[str, Any]]:
     try:
         record = json.loads(_connections_file().read_text(encoding="utf-8"))
         formats.check("connections", record, _connections_file())
-        found = record["connections"] if formats.version_of(record) else record
+        settings_by_name = record["connections"] if formats.version_of(record) else record
         return {
             str(name): {key: settings[key] for key in CONNECTION_KEYS if key in settings}
-            for name, settings in sorted(found.items())
+            for name, settings in sorted(settings_by_name.items())
         }
     except (OSError, ValueError, AttributeError, TypeError, KeyError, NewerFormatError):
         return {}

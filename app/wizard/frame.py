@@ -25,7 +25,7 @@ FOOT = "foot container"
 changes."""
 
 
-def taken() -> list[str]:
+def pipeline_names() -> list[str]:
     """The names of the existing pipelines."""
     return [where.root.name for where in home.directories()]
 
@@ -58,12 +58,12 @@ def way(draft: Draft, current: str) -> None:
             meaning = why_open(draft, step)
         elif finding := draft.finding(step):
             meaning = f"{meaning}: {finding.text}"
-        chosen = step == current
+        is_current = step == current
         if column.button(
-            step if chosen or colour == "gray" else f":{colour}[{step}]",
+            step if is_current or colour == "gray" else f":{colour}[{step}]",
             icon=icon,
             key=f"step-{step}",
-            type="primary" if chosen else "secondary",
+            type="primary" if is_current else "secondary",
             width="stretch",
             help=f"Step {number} of {len(STEPS)}: {words.escape(meaning)}",
         ):
@@ -74,18 +74,18 @@ def way(draft: Draft, current: str) -> None:
     st.space("xsmall")
 
 
-def found_at(at: str) -> str:
+def finding_time(at: str) -> str:
     """The time of a finding."""
     return words.date_time(clock.parse_utc(at))
 
 
-def found_before(finding: StepFinding | None, otherwise: str) -> None:
+def earlier_finding(finding: StepFinding | None, otherwise: str) -> None:
     """The last finding of a test, or `otherwise` if there is none."""
     if finding is None:
         st.caption(otherwise)
         return
     colour, icon, _ = STYLES[finding.outcome]
-    st.markdown(f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[tested {found_at(finding.at)}]]")
+    st.markdown(f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[tested {finding_time(finding.at)}]]")
 
 
 def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
@@ -99,11 +99,11 @@ def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
         st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="foot"),
     ):
         back = st.button("Back", icon=":material/arrow_back:", key="back", disabled=number == 0)
-        kept = (
+        save_note = (
             f"Draft saved {words.date_time(clock.parse_utc(draft.changed))}" if draft.changed else "Nothing to save yet"
         )
         st.caption(
-            f"{kept}. You can leave at any time and continue here later.", width="content", text_alignment="center"
+            f"{save_note}. You can leave at any time and continue here later.", width="content", text_alignment="center"
         )
         on = False
         if number + 1 < len(STEPS):
@@ -146,12 +146,12 @@ def synced(base: str, value: Any, keep: Callable[[str], None]) -> str:
     version = st.session_state.get(f"{base} version", 0)
     key = f"{base} {version}"
     if key in st.session_state:
-        shown, agreed = st.session_state[key], st.session_state.get(f"{base} agreed", value)
-        if shown != agreed and value == agreed:
-            st.session_state[f"{base} agreed"] = shown
+        widget_value, agreed = st.session_state[key], st.session_state.get(f"{base} agreed", value)
+        if widget_value != agreed and value == agreed:
+            st.session_state[f"{base} agreed"] = widget_value
             keep(key)
             st.rerun()
-        if value not in (agreed, shown) or (shown == agreed and value != shown):
+        if value not in (agreed, widget_value) or (widget_value == agreed and value != widget_value):
             version += 1
             st.session_state[f"{base} version"] = version
     st.session_state[f"{base} agreed"] = value
@@ -189,14 +189,14 @@ def number(label: str, draft: Draft, *path: str, default: float, **more: Any) ->
 def choice(label: str, draft: Draft, options: dict[str, str], *path: str, default: str, **more: Any) -> str:
     """A choice between values of the spec. options: the label of each value."""
     value = draft.get(*path, default=default)
-    shown = options if value in options else {**options, value: value}
-    names = list(shown)
-    chosen: str = st.selectbox(
+    labels = options if value in options else {**options, value: value}
+    names = list(labels)
+    new_value: str = st.selectbox(
         label,
         names,
         index=names.index(value),
-        format_func=lambda one: shown[one],
+        format_func=lambda one: labels[one],
         **controlled(draft, path, value),
         **more,
     )
-    return chosen
+    return new_value

@@ -28,9 +28,9 @@ def page(draft: Draft) -> None:
                 values.markdown("  \n".join(map(words.escape, lines)))
         with st.container():  # keeps its position, so that the buttons below stay
             draft = _checked(draft)
-            blocking = blockers(draft, frame.taken())
+            blocking = blockers(draft, frame.pipeline_names())
             _problems(draft, blocking)
-        _buttons(draft, text, whole=not missing(draft, frame.taken()), ready=not blocking)
+        _buttons(draft, text, whole=not missing(draft, frame.pipeline_names()), ready=not blocking)
     with right:
         st.markdown("**What happens next**")
         st.markdown("\n".join(f"{n}. {words.escape(line)}" for n, line in enumerate(happens(draft), 1)))
@@ -52,9 +52,9 @@ def _checked(draft: Draft) -> Draft:
         settings.password(spec.source)
         draft = target.examined(draft, spec)
         if draft.finding("Preflight") is None:
-            found = preflight.found(draft, spec)
-            if found is not None:
-                draft = frame.note(draft, "Preflight", outcome(found), headline(found))
+            result = preflight.result_of(draft, spec)
+            if result is not None:
+                draft = frame.note(draft, "Preflight", outcome(result), headline(result))
     except TidemarkError as problem:
         frame.error(problem)
         draft = frame.note(draft, "Preflight", "fail", problem.message)

@@ -61,15 +61,15 @@ def page(draft: Draft) -> None:
             st.rerun()
     try:
         spec = source_queries.spec_of(draft)
-        found = jobs.result(
+        plan_cache = jobs.result(
             key,
             "Planning",
             partial(source_queries.plan, spec, _planned(base)),
             "Reads the smallest and the largest value of each key. The first time, it also measures the speed of "
             "50,000 rows and counts the changes in the last minutes of the binlog.",
         )
-        if found is not None:
-            draft = _shown(draft, spec, found)
+        if plan_cache is not None:
+            draft = _show_plan(draft, spec, plan_cache)
             st.caption(f"Planned {jobs.ended(key)}")
     except TidemarkError as problem:
         frame.error(problem)
@@ -77,7 +77,7 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Plan")
 
 
-def _shown(draft: Draft, spec: Spec, cache: source_queries.PlanCache) -> Draft:
+def _show_plan(draft: Draft, spec: Spec, cache: source_queries.PlanCache) -> Draft:
     spec = spec_on(spec, cache.names)
     plans = {table.full_name: cache.plans[source_queries.rules_key(table, spec.snapshot)] for table in cache.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
@@ -126,17 +126,17 @@ def _select_row(pick: str, last_rows: str, names: list[str], rows: list[int]) ->
 
 def _factors(lines: list[planning.PlannedTable], spec: Spec) -> None:
     lower, upper = spec.snapshot.even_factor_lower, spec.snapshot.even_factor_upper
-    drawn = planning.factored(lines, lower, upper, clock.utc_now())
-    if not drawn:
+    figure_plans = planning.figure_plans(lines, lower, upper, clock.utc_now())
+    if not figure_plans:
         st.caption("No table has a numeric key with a known distribution factor.")
         return
-    rest = sum(1 for line in lines if line.plan and line.plan.factor) - len(drawn)
+    rest = sum(1 for line in lines if line.plan and line.plan.factor) - len(figure_plans)
     tail = f"; {words.plural(rest, 'smaller table')} not shown" if rest else ""
     st.markdown(
         f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]",
         help=meaning.of("distribution factor", "chunk key"),
     )
-    st.html(factor.figure(drawn, lower, upper))
+    st.html(factor.figure(figure_plans, lower, upper))
 
 
 def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan | TidemarkError], pick: str) -> None:

@@ -22,12 +22,12 @@ NEVER = (
 
 def page(draft: Draft) -> None:
     """The preflight runs automatically if there is no result for these settings."""
-    chosen = bool(draft.get("source", "tables"))
+    has_tables = bool(draft.get("source", "tables"))
     key = _key(draft)
     title, button = st.columns([4, 1], vertical_alignment="center")
     title.markdown(
         "**Preflight** :gray[checks the requirements for the server"
-        + (" and the chosen tables" if chosen else "; tables are checked when they are chosen")
+        + (" and the chosen tables" if has_tables else "; tables are checked when they are chosen")
         + "]"
     )
     with button, st.container(horizontal_alignment="right"):
@@ -36,14 +36,14 @@ def page(draft: Draft) -> None:
             st.rerun()
     try:
         spec = source_queries.spec_of(draft)
-        result = found(draft, spec)
+        result = result_of(draft, spec)
     except TidemarkError as problem:
         frame.error(problem, draft)
         draft = frame.note(draft, "Preflight", "fail", problem.message)
     else:
         if result is not None:
             draft = frame.note(draft, "Preflight", outcome(result), headline(result))
-            _shown(draft, result, chosen=chosen)
+            _show(draft, result, has_tables=has_tables)
     frame.foot(draft, "Preflight")
 
 
@@ -51,13 +51,15 @@ def _key(draft: Draft) -> str:
     return f"preflight {source_queries.key_of(draft, draft.fingerprint('Preflight'))}"
 
 
-def found(draft: Draft, spec: Spec) -> Preflight | None:
+def result_of(draft: Draft, spec: Spec) -> Preflight | None:
     """The result for the current draft; None while it runs. Raises as `run_preflight`."""
-    chosen = bool(draft.get("source", "tables"))
-    return jobs.result(_key(draft), "Checking the source", lambda: source_queries.preflight(spec, chosen=chosen))
+    has_tables = bool(draft.get("source", "tables"))
+    return jobs.result(
+        _key(draft), "Checking the source", lambda: source_queries.preflight(spec, has_tables=has_tables)
+    )
 
 
-def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
+def _show(draft: Draft, result: Preflight, *, has_tables: bool) -> None:
     colour, icon, _ = frame.STYLES[outcome(result)]
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -70,7 +72,7 @@ def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
         st.caption(f"Checked {jobs.ended(_key(draft))}")
         _passed(passed, opened=not failed and not warned)
     with right:
-        _rights(draft, result, chosen=chosen)
+        _rights(draft, result, has_tables=has_tables)
 
 
 def _trouble(check: Check, colour: str, icon: str) -> None:
@@ -94,15 +96,15 @@ def _passed(passed: list[Check], *, opened: bool) -> None:
         st.markdown("\n".join(["| Check | Found | Why it matters |", "| --- | --- | --- |", *lines]))
 
 
-def _rights(draft: Draft, result: Preflight, *, chosen: bool) -> None:
+def _rights(draft: Draft, result: Preflight, *, has_tables: bool) -> None:
     st.markdown("**All privileges that Tidemark needs** :gray[the complete statements]")
-    globs = draft.get("source", "tables", default=[]) if chosen else [source_queries.EVERYTHING]
+    globs = draft.get("source", "tables", default=[]) if has_tables else [source_queries.EVERYTHING]
     st.code(
         "\n".join(minimal_grants(draft.get("source", "user", default=""), result.server, globs)),
         language="sql",
         wrap_lines=True,
     )
-    if not chosen:
+    if not has_tables:
         st.caption("When tables are chosen, SELECT is limited to their databases.")
     st.markdown("**Never asked for**")
     st.markdown("  \n".join(f":gray[:material/block:] **{right}** :gray[{why}]" for right, why in NEVER))

@@ -22,7 +22,7 @@ Click = tuple[str, Any, bool]
 
 def table_tree(
     databases: Sequence[tuple[str, list[list[Any]]]],
-    shown: str,
+    open_table: str,
     *,
     any_case: bool,
     key: str,
@@ -46,5 +46,5 @@ def table_tree(
         if name := (st.session_state.get(key) or {}).get("shown"):
             on_show(name)
 
-    data = {"databases": databases, "ack": done, "open": shown, "any_case": any_case}
+    data = {"databases": databases, "ack": done, "open": open_table, "any_case": any_case}
     _TREE(key=key, data=data, on_clicks_change=clicked, on_shown_change=asked)

@@ -26,7 +26,7 @@ def page(draft: Draft) -> None:
     key = f"survey {source_queries.key_of(draft)}"
     try:
         spec = source_queries.spec_of(draft)
-        found = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
+        catalog = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
         frame.error(problem)
         if st.button("Try again", icon=":material/refresh:", key="try-again"):
@@ -34,18 +34,18 @@ def page(draft: Draft) -> None:
             st.rerun()
         frame.foot(draft, "Tables")
         return
-    if found is not None:
-        _head(key, found.tables)
-        if found.tables:
-            _chooser(draft, spec, found)
+    if catalog is not None:
+        _head(key, catalog.tables)
+        if catalog.tables:
+            _chooser(draft, spec, catalog)
         else:
             messages.nothing(
                 "This account sees no table",
                 f"Grant {spec.source.user} SELECT on the tables to capture (the preflight shows the statements), "
                 "then reload.",
             )
-    chosen = bool(draft.get("source", "tables"))
-    frame.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
+    has_tables = bool(draft.get("source", "tables"))
+    frame.foot(draft, "Tables", ready=has_tables, why="" if has_tables else "Choose at least one table.")
 
 
 def _head(key: str, tables: list[Surveyed]) -> None:
@@ -61,13 +61,13 @@ def _head(key: str, tables: list[Surveyed]) -> None:
 
 
 def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
-    found = catalog.tables
-    everything = [(one.table.database, one.table.name) for one in found]
+    tables = catalog.tables
+    everything = [(one.table.database, one.table.name) for one in tables]
     written: list[str] = draft.get("source", "tables", default=[])
     rule, globs = catalog.names, catalog.names.globs(written)
     spec = spec_on(spec, rule)
     every = (
-        {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in found}
+        {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in tables}
         if spec.tables
         else {}
     )
@@ -76,7 +76,7 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
     left, right = st.columns([7, 3], gap="medium")
     with left:
         table_tree(
-            picking.tree(found, catalog.risks, globs, projections),
+            picking.tree(tables, catalog.risks, globs, projections),
             st.session_state.get(shown_key, ""),
             any_case=rule.folds,
             key=f"{draft.id} tree",
@@ -84,12 +84,12 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
             on_show=lambda name: st.session_state.update({shown_key: name, side_key: _DETAILS}),
         )
         readers = readers_of(spec, os.cpu_count() or 1)
-        total = picking.totals(found, globs, spec.snapshot, readers)
+        total = picking.totals(tables, globs, spec.snapshot, readers)
         st.markdown(f"**{words.escape(picking.totals_line(total, readers))}**")
     with right:
-        names = [one.table.full_name for one in found]
-        shown = st.session_state.get(shown_key, "")
-        one = next((one for one in found if one.table.full_name == shown), None)
+        names = [one.table.full_name for one in tables]
+        open_table = st.session_state.get(shown_key, "")
+        one = next((one for one in tables if one.table.full_name == open_table), None)
         globs_tab, table_tab = st.tabs([_GLOBS, _DETAILS], key=side_key, on_change="rerun")
         with globs_tab:
             _rules(draft, written, everything, rule)
@@ -117,11 +117,11 @@ def _rules(draft: Draft, globs: list[str], everything: list[picking.PickedTable]
         "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, "
         "and a search with \\* or ? can be saved as one."
     )
-    found = picking.glob_rules(globs, everything, names)
-    if not found:
+    rules = picking.glob_rules(globs, everything, names)
+    if not rules:
         st.caption("None yet.")
-    with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):
-        for number, rule in enumerate(found):
+    with st.container(height=420 if len(rules) > 8 else "content", border=bool(rules), gap=None, key="rules"):
+        for number, rule in enumerate(rules):
             left, right = st.columns([5, 1], vertical_alignment="center")
             verb = "excludes" if rule.glob.startswith("!") else "includes"
             rest = f", {rule.tables - rule.decides:,} overridden" if rule.decides < rule.tables else ""
@@ -152,14 +152,14 @@ def _details(
         st.caption("Here you can leave out or mask columns, and see the risks of a table.")
         return
     table, rules = one.table, projections.get(one.table.full_name, ProjectionRules())
-    found = picking.badges(one, picking.projected(table, rules))
-    for badge in found:
+    badges = picking.badges(one, picking.projected(table, rules))
+    for badge in badges:
         st.markdown(
             f":{badge.tone}[{picking.ICONS[badge.tone]} **{badge.label}**] :small[{words.escape(badge.meaning)}]"
         )
         if badge.fix:
             st.code(badge.fix, language="sql" if badge.fix.endswith(";") else None, wrap_lines=True)
-    if not found:
+    if not badges:
         st.markdown(":green[:material/check_circle:] :small[no known risks]")
     free = [column.name for column in table.columns if column.name not in table.key]
     _columns(draft, table.full_name, free, "exclude", "Leave out", "These columns are not published")

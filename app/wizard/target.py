@@ -120,7 +120,7 @@ def _start(draft: Draft) -> None:
     key = frame.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
     text_key = f"{draft.id} start-at {mode}"
     modes = list(_STARTS)
-    chosen = st.selectbox(
+    start_mode = st.selectbox(
         "Start",
         modes,
         index=modes.index(mode),
@@ -129,8 +129,8 @@ def _start(draft: Draft) -> None:
         on_change=_keep_start,
         args=(draft.id, key, ""),
     )
-    if chosen in _ARGUMENTS:
-        label, example = _ARGUMENTS[chosen]
+    if start_mode in _ARGUMENTS:
+        label, example = _ARGUMENTS[start_mode]
         st.text_input(
             label,
             argument,
@@ -160,9 +160,9 @@ def examined(draft: Draft, spec: Spec) -> Draft:
     """
     path = spec.sink.local_path
     if path is None:
-        found = folder_trial.tried(spec.sink.folder)
-        text = f"{found.fault.rstrip('.')}. {found.remedy}" if found.fault else f"{spec.sink.path} is writable."
-        return frame.note(draft, "Destination", "fail" if found.fault else "ok", text)
+        trial = folder_trial.tried(spec.sink.folder)
+        text = f"{trial.fault.rstrip('.')}. {trial.remedy}" if trial.fault else f"{spec.sink.path} is writable."
+        return frame.note(draft, "Destination", "fail" if trial.fault else "ok", text)
     if fault := write_fault(path):
         return frame.note(draft, "Destination", "fail", f"{fault.rstrip('.')}. It cannot be written.")
     if path.is_dir() and any(path.iterdir()):
@@ -289,12 +289,12 @@ def _keep_master(identity: str, key: str) -> None:
 
 def _conf(draft: Draft) -> None:
     conf = draft.get("spark", "conf", default={})
-    shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
-    key = frame.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
+    text = "\n".join(f"{name} = {value}" for name, value in conf.items())
+    key = frame.synced(f"{draft.id} conf", text, partial(_keep_conf, draft.id))
     with st.expander("Spark settings", expanded=bool(conf)):
         st.text_area(
             "One per line: name = value",
-            value=shown,
+            value=text,
             key=key,
             placeholder="spark.executor.memory = 2g",
             on_change=_keep_conf,
@@ -348,23 +348,25 @@ def _trial(draft: Draft) -> Draft:
         jobs.start(key, lambda: tried(text))
         st.rerun()
     if not jobs.known(key):
-        frame.found_before(
+        frame.earlier_finding(
             finding, "Not tested yet. It takes about ten seconds locally, and up to three minutes on a busy cluster."
         )
         return draft
     try:
-        found = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))
+        spark_facts = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))
     except TidemarkError as problem:
         messages.error(problem)
         return frame.note(draft, "Spark", "fail", problem.message)
-    if found is None:
+    if spark_facts is None:
         return draft
-    slots = words.plural(int(found["slots"]), "chunk")
+    slots = words.plural(int(spark_facts["slots"]), "chunk")
     with st.container(border=True, gap="small"):
-        st.markdown(f"#### :green[:material/check_circle: Spark {found['version']} is ready]", anchors=False)
-        st.markdown(f"Reads {slots} at once · {words.escape(found['master'])}")
+        st.markdown(f"#### :green[:material/check_circle: Spark {spark_facts['version']} is ready]", anchors=False)
+        st.markdown(f"Reads {slots} at once · {words.escape(spark_facts['master'])}")
         st.caption("The test session has ended; the run starts its own.")
-    return frame.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
+    return frame.note(
+        draft, "Spark", "ok", f"Spark {spark_facts['version']} at {spark_facts['master']} reads {slots} at once."
+    )
 
 
 def tried(spec: str) -> dict[str, Any]:

@@ -88,16 +88,16 @@ def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
         raised = [full, *raised]
     if runner.alive:  # a runner that was lost is not missing any more, though the alert clears when this one works
         raised = [one for one in raised if one.kind not in _ABOUT_EARLIER_RUNS]
-    lost = runner.state == "lost"
-    raised_already = any(one.kind == ("runner_lost" if lost else "run_failed") for one in raised)
+    is_lost = runner.state == "lost"
+    raised_already = any(one.kind == ("runner_lost" if is_lost else "run_failed") for one in raised)
     if not runner.problem or raised_already:
         return list(raised)
     seen = words.date_time(runner.last_seen)
     error = (runner.error or ErrorRecord()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own = Alert(
-        "runner_lost" if lost else "run_failed",
-        message=f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
-        hint="" if lost or runner.error is None else runner.error.hint,
+        "runner_lost" if is_lost else "run_failed",
+        message=f"The runner has sent no heartbeat since {seen}." if is_lost else f"The run failed: {error}",
+        hint="" if is_lost or runner.error is None else runner.error.hint,
         since=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
     )
     return [own, *raised]
@@ -165,12 +165,12 @@ def amount(kind: str, value: object) -> str:
 
 def said_of(runner: Runner) -> frozenset[str]:
     """The kinds of alerts that say no more than the runner's own state, which is shown beside them."""
-    found = {"run_failed", "runner_lost"} if runner.problem else set()
+    kinds = {"run_failed", "runner_lost"} if runner.problem else set()
     if runner.away is not None:
-        found |= set(OUTAGES.values())
+        kinds |= set(OUTAGES.values())
     if runner.unwritten:
-        found.add(WRITE_ALERTS[runner.unwritten.cause])
-    return frozenset(found)
+        kinds.add(WRITE_ALERTS[runner.unwritten.cause])
+    return frozenset(kinds)
 
 
 def order(one: Firing) -> tuple[bool, bool, float, str]:
@@ -208,10 +208,10 @@ def alert_lines(alerts: Iterable[Firing]) -> list[tuple[str, str]]:
     """One line per alert, in the order of the page Alerts, with its colour."""
     lines = []
     for one in sorted(alerts, key=order):
-        known = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
-        seen = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
-        seen += "" if one.silence is None else f" {silenced_words(one.silence)}"
-        lines.append((one.colour, f"{known}{one.title} since {words.date_time(one.since)}: {one.message}{seen}"))
+        prefix = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
+        suffix = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
+        suffix += "" if one.silence is None else f" {silenced_words(one.silence)}"
+        lines.append((one.colour, f"{prefix}{one.title} since {words.date_time(one.since)}: {one.message}{suffix}"))
     return lines
 
 
@@ -249,8 +249,8 @@ def resolved_rows(
 
 def failing_routes(standing: Iterable[Alert]) -> set[str]:
     """The names of the routes that do not take alerts. standing: of one pipeline."""
-    found = (one.routes for one in standing if one.kind == "route_unreachable")
-    return {str(name).removeprefix("route ") for names in found for name in names}
+    route_lists = (one.routes for one in standing if one.kind == "route_unreachable")
+    return {str(name).removeprefix("route ") for names in route_lists for name in names}
 
 
 def threshold_rows(pipeline: str, rules: Settings, failing: Collection[str] = ()) -> list[dict[str, str]]:

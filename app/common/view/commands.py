@@ -27,23 +27,23 @@ class Sent:
 
 
 def sentences(
-    sent: Sequence[Sent], answers: Sequence[CommandAnswer], shown: MutableMapping[str, datetime], now: datetime
+    sent: Sequence[Sent], answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
 ) -> list[tuple[str, str]]:
     """(colour, sentence) for each command to show, oldest first.
 
-    shown: when each one's answer was first shown, and added to.
+    shown_at: when the answer to each command was first shown, by command id. New answers are added.
     """
-    found = [_sentence(one, [a for a in answers if a.id == one.id], shown, now) for one in sent]
-    return [line for line in found if line is not None]
+    lines = [_sentence(one, [a for a in answers if a.id == one.id], shown_at, now) for one in sent]
+    return [line for line in lines if line is not None]
 
 
 def _sentence(
-    sent: Sent, answers: Sequence[CommandAnswer], shown: MutableMapping[str, datetime], now: datetime
+    sent: Sent, answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
 ) -> tuple[str, str] | None:
     verb = sent.verb.replace("-", " ").capitalize()
     by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()
     refused, done = by_event.get("command.refused"), by_event.get("command.done")
-    shown_s = (now - shown.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
+    shown_s = (now - shown_at.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
     if refused:
         return ("orange", f"{verb} was refused: {refused.message}") if shown_s < SHOWN_S * 3 else None
     if done and done.begun:

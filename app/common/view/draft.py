@@ -53,7 +53,7 @@ class Draft:
     """The name of the saved connection that was chosen last."""
     step: str = STEPS[0]
     """The step that was open last."""
-    found: dict[str, StepFinding] = field(default_factory=dict)
+    findings: dict[str, StepFinding] = field(default_factory=dict)
     """The findings, by step."""
     changed: str = ""
     """When it was changed last, in UTC; empty for a draft that was never saved."""
@@ -90,12 +90,12 @@ class Draft:
 
     def note(self, step: str, outcome: StepOutcome, text: str, at: str) -> "Draft":
         """The draft with the finding of a step."""
-        return replace(self, found={**self.found, step: StepFinding(outcome, text, self.fingerprint(step), at)})
+        return replace(self, findings={**self.findings, step: StepFinding(outcome, text, self.fingerprint(step), at)})
 
     def finding(self, step: str) -> StepFinding | None:
         """A step's finding; None if there is none, or the settings have changed since."""
-        found = self.found.get(step)
-        return found if found and found.of == self.fingerprint(step) else None
+        finding = self.findings.get(step)
+        return finding if finding and finding.of == self.fingerprint(step) else None
 
     def as_dict(self) -> dict[str, Any]:
         """The draft as JSON; `from_dict` is the inverse."""
@@ -105,7 +105,7 @@ class Draft:
             "changed": self.changed,
             "connection": self.connection,
             "step": self.step,
-            "found": {step: vars(found) for step, found in self.found.items()},
+            "found": {step: vars(finding) for step, finding in self.findings.items()},
             "spec": self.spec,
             "written": self.written,
         }
@@ -113,10 +113,10 @@ class Draft:
 
 def from_dict(record: Mapping[str, Any]) -> Draft:
     """The inverse of `Draft.as_dict`. Raises KeyError or TypeError for anything else."""
-    found = {step: StepFinding(**fields) for step, fields in record["found"].items()}
+    findings = {step: StepFinding(**fields) for step, fields in record["found"].items()}
     step = record["step"] if record["step"] in STEPS else STEPS[0]
     written = record.get("written", "")
-    return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"], written)
+    return Draft(record["id"], dict(record["spec"]), record["connection"], step, findings, record["changed"], written)
 
 
 def first_spec() -> dict[str, Any]:
@@ -163,27 +163,26 @@ _UNDONE = {
 
 def why_open(draft: Draft, step: str) -> str:
     """Why a step counts as not done, with what does it. The last step is done by a launch."""
-    if step != "Tables" and step in draft.found and draft.finding(step) is None:
-        return (
-            f"not done with these settings, which have changed since {draft.found[step].at[:16].replace('T', ' ')} UTC"
-        )
+    if step != "Tables" and step in draft.findings and draft.finding(step) is None:
+        minute = draft.findings[step].at[:16].replace("T", " ")
+        return f"not done with these settings, which have changed since {minute} UTC"
     return f"not done yet: {_UNDONE[step]}" if step in _UNDONE else "not done yet: save or launch"
 
 
 def outdated(draft: Draft) -> str:
     """Which steps were done with other settings, and what does them again; empty if none was."""
-    steps = [step for step in _UNDONE if step != "Tables" and step in draft.found and draft.finding(step) is None]
+    steps = [step for step in _UNDONE if step != "Tables" and step in draft.findings and draft.finding(step) is None]
     again = ", ".join(f"{step} ({_UNDONE[step]})" for step in steps)
     return f"The settings have changed. Do these steps again: {again}." if steps else ""
 
 
-def name_fault(name: str, taken: Sequence[str]) -> str:
+def name_fault(name: str, existing_names: Sequence[str]) -> str:
     """Why this cannot be a pipeline's name; empty if it can."""
     if not name:
         return "Give the pipeline a name."
     if not NAME.fullmatch(name):
         return f"This is not a valid name: {NAME_RULE}."
-    return f"A pipeline called {name} already exists; choose another name." if name in taken else ""
+    return f"A pipeline called {name} already exists; choose another name." if name in existing_names else ""
 
 
 def variable_fault(name: str) -> str:
@@ -196,19 +195,19 @@ def variable_fault(name: str) -> str:
     )
 
 
-def missing(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
+def missing(draft: Draft, existing_names: Sequence[str]) -> list[tuple[str, str]]:
     """(step, reason) for each setting without which the pipeline cannot be saved."""
     faults = []
-    if fault := name_fault(draft.name, taken):
+    if fault := name_fault(draft.name, existing_names):
         faults.append(("Connect", fault))
     if not draft.get("source", "tables"):
         faults.append(("Tables", "No table is chosen."))
     return faults
 
 
-def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
+def blockers(draft: Draft, existing_names: Sequence[str]) -> list[tuple[str, str]]:
     """(step, reason) for everything that prevents a launch."""
-    faults = missing(draft, taken)
+    faults = missing(draft, existing_names)
     for step in STEPS:
         finding = draft.finding(step)
         if finding and finding.outcome == "fail" and finding.text not in {why for _, why in faults}:

@@ -30,11 +30,11 @@ white-space: nowrap; text-align: right; }}
 </style>"""
 
 
-def drawn(plans: Sequence[NewestPlan], lower: float, upper: float) -> list[NewestPlan]:
+def figure_plans(plans: Sequence[NewestPlan], lower: float, upper: float) -> list[NewestPlan]:
     """The tables for the figure: first those outside the bounds, then by rows."""
-    known = [plan for plan in plans if plan.distribution_factor and plan.distribution_factor > 0]
-    known.sort(key=lambda plan: (lower <= (plan.distribution_factor or 0) <= upper, -(plan.approx_rows or 0)))
-    return known[:MOST]
+    candidates = [plan for plan in plans if plan.distribution_factor and plan.distribution_factor > 0]
+    candidates.sort(key=lambda plan: (lower <= (plan.distribution_factor or 0) <= upper, -(plan.approx_rows or 0)))
+    return candidates[:MOST]
 
 
 def figure(plans: Sequence[NewestPlan], lower: float, upper: float) -> str:

@@ -108,7 +108,7 @@ class Runner:
     """Who paused a live runner, and why; empty if it is not paused."""
 
     @property
-    def shown(self) -> str:
+    def shown_state(self) -> str:
         """The key of `status_style.PIPELINE` that is shown.
 
         "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks
@@ -118,14 +118,14 @@ class Runner:
         return shown_state(self.state, away=away, unwritten=self.unwritten.fault if self.unwritten else None)
 
     @property
-    def drawn(self) -> tuple[str, bool]:
-        """What the buttons and boxes of a page follow from: if it changes, the page is drawn again."""
-        return self.shown, self.alive
+    def page_state(self) -> tuple[str, bool]:
+        """What the buttons and boxes of a page depend on: if it changes, the page is drawn again."""
+        return self.shown_state, self.alive
 
     @property
     def style(self) -> Style:
         """How the state is shown."""
-        return PIPELINE[self.shown]
+        return PIPELINE[self.shown_state]
 
     @property
     def problem(self) -> bool:
@@ -149,7 +149,7 @@ class Runner:
     @property
     def works(self) -> bool:
         """Whether it reads and publishes, so that its rates are those of now."""
-        return self.alive and self.shown == "running"
+        return self.alive and self.shown_state == "running"
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def stands_still(runner: Runner) -> str:
 
 
 def _startup_of(steps: Sequence[StartupStep]) -> tuple[StartStep, ...]:
-    found = [(one, _time(one.since)) for one in steps]
-    return tuple(StartStep(one.step, since, one.seconds) for one, since in found if since is not None)
+    timed_steps = [(one, _time(one.since)) for one in steps]
+    return tuple(StartStep(one.step, since, one.seconds) for one, since in timed_steps if since is not None)
 
 
 def startup_line(runner: Runner, now: datetime) -> str:
@@ -251,11 +251,12 @@ def away_line(away: Away, now: datetime) -> str:
 
 def tries(away: Away, now: datetime) -> tuple[str, str, str]:
     """The attempts so far, the next attempt, and when the runner gives up."""
-    left = (away.next_try - now).total_seconds()
+    wait_s = (away.next_try - now).total_seconds()
     until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "no time limit"
     if not away.attempt:
         return "no answer yet", "waiting", until
-    return f"attempt {away.attempt}", f"next try in {words.duration(round(left))}" if left >= 1 else "trying now", until
+    following = f"next try in {words.duration(round(wait_s))}" if wait_s >= 1 else "trying now"
+    return f"attempt {away.attempt}", following, until
 
 
 def error_of(value: object) -> ErrorRecord | None:
@@ -420,8 +421,8 @@ def _verdict(
 def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -> tuple[str, str, str]:
     """The same of a large lag: whether it grows or shrinks, as far as that is known."""
     since = runner.continued
-    known = [one.lag_s for one in recent if one.lag_s is not None and (since is None or one.ts >= since)]
-    if known and (lag.lag_s or 0.0) < known[0]:
+    lags_s = [one.lag_s for one in recent if one.lag_s is not None and (since is None or one.ts >= since)]
+    if lags_s and (lag.lag_s or 0.0) < lags_s[0]:
         return "Catching up", "orange", "the lag shrinks; nothing to do"
     if since is not None and (now - since).total_seconds() < CATCHES_UP_S:
         return "Catching up", "orange", f"it reads again since {words.time_of_day(since)}; nothing to do"
@@ -451,16 +452,16 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
         return Layer(
             title, "Retention left unknown", "gray", ("no time limit is known for the binlog of the source",), tip
         )
-    left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
+    time_left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
     if left_s < RETENTION_RED_S:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
-        return Layer(title, "About to be purged", "red", (left, do), tip)
+        return Layer(title, "About to be purged", "red", (time_left, do), tip)
     if stale is not None:
         colour = runner.away.colour if runner.away is not None else "gray"
-        return Layer(title, "Not current", colour, (left, f"since {words.time_of_day(stale)}"), tip)
+        return Layer(title, "Not current", colour, (time_left, f"since {words.time_of_day(stale)}"), tip)
     if left_s < RETENTION_AMBER_S:
-        return Layer(title, "Little retention left", "orange", (left,), tip)
-    return Layer(title, "Safe", "green", (left,), tip)
+        return Layer(title, "Little retention left", "orange", (time_left,), tip)
+    return Layer(title, "Safe", "green", (time_left,), tip)
 
 
 def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:

@@ -80,7 +80,7 @@ def for_wizard(hint: str, *, sent: bool = True) -> str:
             "No password was sent. Name the environment variable or the file that has it, "
             "or check that User needs none."
         )
-    return re.sub(r"source\.\w+", lambda found: _LABELS.get(found[0], found[0]), hint)
+    return re.sub(r"source\.\w+", lambda match: _LABELS.get(match[0], match[0]), hint)
 
 
 def others_continue(*, works: bool) -> str:

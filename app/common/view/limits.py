@@ -83,8 +83,8 @@ def checks(pace: CurrentLimits, waiting_for: str | None) -> str:
     polled = [*loads, *(f"the lag of {replica}" for replica in pace.settings.get("replicas") or ())]
     if not polled:
         return ""
-    held = waiting_for and any(name in waiting_for for name in (*loads, "replica"))
-    return f"The runner polls {', '.join(polled)}: {waiting_for if held else 'all within their limits'}."
+    over_limit = waiting_for and any(name in waiting_for for name in (*loads, "replica"))
+    return f"The runner polls {', '.join(polled)}: {waiting_for if over_limit else 'all within their limits'}."
 
 
 def notices(pace: CurrentLimits, waiting_for: str | None, *, copying: bool = False) -> list[str]:
@@ -154,9 +154,9 @@ def megabytes(pace: CurrentLimits) -> float:
     return round(float(pace.settings.get("max_bytes_per_s", 0)) / _MB, 3)
 
 
-def pauses(pace: CurrentLimits, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
+def pauses(pace: CurrentLimits, selected_tables: Sequence[str]) -> tuple[list[str], list[str]]:
     """The tables to pause and to resume, so that exactly the chosen ones are paused."""
-    before, after = set(pace.tables), set(chosen)
+    before, after = set(pace.tables), set(selected_tables)
     return sorted(after - before), sorted(before - after)
 
 

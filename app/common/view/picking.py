@@ -88,11 +88,11 @@ def toggled(
     before = set(select_tables(rule.globs(globs), everything))
     wrong = {name for name in names if (name in before) != on}
     own = {exactly(*name) for name in wrong}
-    kept = [glob for glob in globs if glob.removeprefix("!") not in own]
-    chosen = set(select_tables(rule.globs(kept), everything))
+    new_globs = [glob for glob in globs if glob.removeprefix("!") not in own]
+    selection = set(select_tables(rule.globs(new_globs), everything))
     sign = "" if on else "!"
-    kept += [sign + exactly(*name) for name in everything if name in wrong and (name in chosen) != on]
-    return _simplified(kept, everything, rule)
+    new_globs += [sign + exactly(*name) for name in everything if name in wrong and (name in selection) != on]
+    return _simplified(new_globs, everything, rule)
 
 
 def database_toggled(
@@ -101,19 +101,19 @@ def database_toggled(
     """The globs after selecting or clearing a whole database, including tables that are created later."""
     theirs = [name for name in everything if name[0] == database]
     head = f"{escaped(database)}."
-    kept = [glob for glob in globs if not glob.removeprefix("!").startswith(head)]
-    chosen = set(select_tables(rule.globs(kept), everything))
-    if any((name in chosen) != on for name in theirs) or (on and not theirs):
-        kept.append(f"{'' if on else '!'}{head}*")
-    return _simplified(kept, everything, rule)
+    new_globs = [glob for glob in globs if not glob.removeprefix("!").startswith(head)]
+    selection = set(select_tables(rule.globs(new_globs), everything))
+    if any((name in selection) != on for name in theirs) or (on and not theirs):
+        new_globs.append(f"{'' if on else '!'}{head}*")
+    return _simplified(new_globs, everything, rule)
 
 
 def _simplified(globs: Sequence[str], everything: Sequence[PickedTable], rule: NameRule) -> list[str]:
     """Remove repeated globs (the last one decides) and leading exclusions; empty if nothing is selected."""
     if not select_tables(rule.globs(globs), everything):
         return []
-    kept = list(dict.fromkeys(reversed(globs)))[::-1]
-    return kept[next(n for n, glob in enumerate(kept) if not glob.startswith("!")) :]
+    unique_globs = list(dict.fromkeys(reversed(globs)))[::-1]
+    return unique_globs[next(n for n, glob in enumerate(unique_globs) if not glob.startswith("!")) :]
 
 
 def glob_rules(globs: Sequence[str], everything: Sequence[PickedTable], rule: NameRule = EXACT) -> list[Rule]:
@@ -207,7 +207,7 @@ def tree(
     risks_by_table: the result of `risks`. projections: the rules of tables that have a projection.
     """
     everything = [(one.table.database, one.table.name) for one in surveyed]
-    chosen = set(select_tables(globs, everything))
+    selection = set(select_tables(globs, everything))
     tables_by_database: dict[str, list[list[Any]]] = {}
     for one in surveyed:
         table, rules = one.table, projections.get(one.table.full_name)
@@ -216,7 +216,7 @@ def tree(
         tables_by_database.setdefault(table.database, []).append(
             [
                 table.name,
-                int((table.database, table.name) in chosen),
+                int((table.database, table.name) in selection),
                 one.statistics.rows,
                 one.statistics.data_bytes,
                 ", ".join(table.key),

@@ -107,15 +107,15 @@ def copy_of(
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned = [t for t in tables if t.planned]
-    known = [t.rows if t.copied else t.approx_rows for t in planned]
-    expected = sum(max(n or 0, t.rows) for n, t in zip(known, planned, strict=True)) if known else None
+    row_counts = [t.rows if t.copied else t.approx_rows for t in planned]
+    expected = sum(max(n or 0, t.rows) for n, t in zip(row_counts, planned, strict=True)) if row_counts else None
     going = copying(tables, live=live)
     rows = sum(t.rows for t in tables) + sum(read.rows for read in current)
     open_tables = [one for one in tables if one.being_copied]
     foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in open_tables)
     return Copy(
         rows=rows,
-        expected_rows=None if None in known or expected is None else max(expected, rows),
+        expected_rows=None if None in row_counts or expected is None else max(expected, rows),
         chunks_done=done,
         chunks=chunks,
         split=all(t.complete for t in tables),
@@ -187,12 +187,12 @@ def rows_per_s(
 
     None if nothing was read.
     """
-    chosen = [read for read in reads if table is None or read.table == table]
-    if not chosen:
+    table_reads = [read for read in reads if table is None or read.table == table]
+    if not table_reads:
         return None
-    since = max(now - timedelta(seconds=window_s), min(read.started for read in chosen))
+    since = max(now - timedelta(seconds=window_s), min(read.started for read in table_reads))
     elapsed = (now - since).total_seconds()
-    return sum(overlap_rows(read, since, now) for read in chosen) / elapsed if elapsed > 0 else None
+    return sum(overlap_rows(read, since, now) for read in table_reads) / elapsed if elapsed > 0 else None
 
 
 def overlap_rows(read: Read | RowRate, since: datetime, until: datetime) -> float:
@@ -221,20 +221,20 @@ def left_of(tables: Sequence[TableProgress], reads: Sequence[Read]) -> CopyPart:
 
 
 def estimate(
-    done: CopyPart, left: CopyPart, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE
+    done: CopyPart, rest: CopyPart, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE
 ) -> Remaining | None:
     """The remaining time: by the speed of all reads, and by that of the newest third.
 
     It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the
     first reads may not show. None before 1 % and three chunks are done.
     """
-    worth = left.worth(throttle)
-    if done.chunks < 3 or done.worth(throttle) * 99 < worth or not left.chunks or len(reads) < 3:
+    worth = rest.worth(throttle)
+    if done.chunks < 3 or done.worth(throttle) * 99 < worth or not rest.chunks or len(reads) < 3:
         return None
     ordered = sorted(reads, key=lambda read: read.ended)
     paces = [_pace_s(ordered, now, throttle), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now, throttle)]
     each = sum(read.bytes for read in reads) / max(sum(read.rows for read in reads), 1)
-    least = owed_s(throttle, left.rows, left.rows * each)
+    least = owed_s(throttle, rest.rows, rest.rows * each)
     low, high = sorted(max(worth * pace, least) for pace in paces)
     return Remaining(low * 0.95, high * 1.05)
 

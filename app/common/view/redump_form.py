@@ -43,16 +43,16 @@ class Request:
 
 def numbers(text: str) -> list[int]:
     """The numbers in `3, 7–9`. Raises ValueError with a message."""
-    found: list[int] = []
+    chunks: list[int] = []
     for part in text.split(","):
         match = _NUMBERS.fullmatch(part)
         if match is None:
             raise ValueError(f"{part.strip() or 'Nothing'!r} is not a chunk number: 3, 7–9")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first + len(found) >= MOST_CHUNKS:
+        if last < first or last - first + len(chunks) >= MOST_CHUNKS:
             raise ValueError(f"{part.strip()!r} is not a range of chunks, or too many chunks (at most {MOST_CHUNKS:,})")
-        found += range(first, last + 1)
-    return list(dict.fromkeys(found))
+        chunks += range(first, last + 1)
+    return list(dict.fromkeys(chunks))
 
 
 def missing(request: Request, *, numeric: bool = False) -> str:
@@ -93,16 +93,16 @@ def keys(text: str) -> list[str | list[str]]:
 
     Raises ValueError with a message.
     """
-    found: list[str | list[str]] = []
+    primary_keys: list[str | list[str]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         if not line.startswith("["):
-            found.append(line)
+            primary_keys.append(line)
             continue
         try:
-            found.append([str(part) for part in json.loads(line)])
+            primary_keys.append([str(part) for part in json.loads(line)])
         except ValueError:
             raise ValueError(f"{line!r} is not a JSON list") from None
-    return found
+    return primary_keys
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def _rows(one: CountedTable) -> str:
         return "none"
     if one.rows is None:
         return f"at most {one.of_rows:,}"
-    asked = f" of {words.plural(one.keys, 'key')}" if one.keys else ""
-    return f"{one.rows:,}{asked}"
+    of_keys = f" of {words.plural(one.keys, 'key')}" if one.keys else ""
+    return f"{one.rows:,}{of_keys}"
 
 
 def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
@@ -201,9 +201,9 @@ def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
     able = [one for one in affected if one.way not in NOT_READ]
     if not able:
         return "Nothing in this selection can be redumped."
-    known = sum(one.rows if one.rows is not None else one.of_rows for one in able)
+    row_count = sum(one.rows if one.rows is not None else one.of_rows for one in able)
     most = "at most " if any(one.rows is None for one in able) else ""
-    rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
+    rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(row_count, 'row')} of the mirror"
     about = "less than a second" if seconds is not None and seconds < 1 else f"about {words.duration(seconds)}"
     took = f", {about} of reading at the speed of the last copy" if seconds is not None else ""
     return f"{rows}{took}. The binlog is read meanwhile."
@@ -247,10 +247,10 @@ def verify_query(one: Redumped, pipeline: str, tables: Collection[str]) -> dict[
 
     It has the pipeline, and the table and the first key if it was one table.
     """
-    found, (table, keys) = {"pipeline": pipeline}, (table_of(one, tables), _keys_of(one))
+    query, (table, keys) = {"pipeline": pipeline}, (table_of(one, tables), _keys_of(one))
     if table is not None:
-        found |= {"table": table} | ({"key": keys[0]} if keys else {})
-    return found
+        query |= {"table": table} | ({"key": keys[0]} if keys else {})
+    return query
 
 
 def subject(one: Redumped) -> str:
@@ -258,8 +258,8 @@ def subject(one: Redumped) -> str:
     what = one.what or one.id
     if keys := _keys_of(one):
         text = ", ".join(f"({key})" if ", " in key else key for key in keys)
-        asked = int(what.partition(" ")[0]) if what.partition(" ")[0].isdecimal() else len(keys)
-        return f"{what}: {text[:_MOST]}…" if len(text) > _MOST or asked > len(keys) else f"{what}: {text}"
+        count = int(what.partition(" ")[0]) if what.partition(" ")[0].isdecimal() else len(keys)
+        return f"{what}: {text[:_MOST]}…" if len(text) > _MOST or count > len(keys) else f"{what}: {text}"
     try:
         lower, upper = json.loads(one.range or "")
     except (ValueError, TypeError):
@@ -270,10 +270,10 @@ def subject(one: Redumped) -> str:
 def _keys_of(one: Redumped) -> list[str]:
     """The first requested keys as text, `17` or `de, 5`; empty if keys were not requested, or by an older version."""
     try:
-        found = json.loads(one.keys or "")
+        key_values = json.loads(one.keys or "")
     except ValueError:
         return []
-    return [_bound(key) or words.NOTHING for key in found] if isinstance(found, list) else []
+    return [_bound(key) or words.NOTHING for key in key_values] if isinstance(key_values, list) else []
 
 
 def _bound(value: object) -> str | None:
@@ -290,8 +290,8 @@ def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float 
     if one.state == "done":
         if one.begun:
             return "blue", f"{what}: {resnapshot_begun(one.begun)}" + (f"; {so_far}" if one.parts else ""), 1.0
-        lost = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
-        return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
+        missing_keys = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
+        return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{missing_keys}", 1.0
     share = min(one.rows / expected_rows, 0.99) if expected_rows else None
     if not one.parts:
         return colour, f"{what}: waits until the mirror can be read and the first part is committed", share

@@ -29,31 +29,31 @@ def _edited(values: Mapping[str, Any], written: str) -> str:
     return tomlkit.dumps(document).strip("\n") + "\n"
 
 
-def _update(kept: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
+def _update(container: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
     """Equal values are not touched, because a comment belongs to its value."""
-    for name in [name for name in kept if name not in values]:
-        del kept[name]
+    for name in [name for name in container if name not in values]:
+        del container[name]
     for name, value in sorted(values.items(), key=lambda item: isinstance(item[1], Mapping)):
         if isinstance(value, Mapping):
-            section = kept.get(name)
+            section = container.get(name)
             if isinstance(section, MutableMapping):
                 _update(section, value)
             else:
-                kept[name] = _section(value, inline=isinstance(kept, InlineTable))
-        elif isinstance(array := kept.get(name), Array) and isinstance(value, list):
+                container[name] = _section(value, inline=isinstance(container, InlineTable))
+        elif isinstance(array := container.get(name), Array) and isinstance(value, list):
             _update_list(array, value)
-        elif name not in kept or not _same(kept[name], value):
-            kept[name] = _list(value) if isinstance(value, list) else value
+        elif name not in container or not _same(container[name], value):
+            container[name] = _list(value) if isinstance(value, list) else value
 
 
-def _update_list(kept: Array, values: list[Any]) -> None:
-    for at in reversed(range(len(kept))):
-        if kept[at] not in values:
-            del kept[at]
-    kept.extend(value for value in values if value not in kept)
-    if not _same(kept, values):  # another order, or duplicates
-        kept.clear()
-        kept.extend(values)
+def _update_list(array: Array, values: list[Any]) -> None:
+    for at in reversed(range(len(array))):
+        if array[at] not in values:
+            del array[at]
+    array.extend(value for value in values if value not in array)
+    if not _same(array, values):  # another order, or duplicates
+        array.clear()
+        array.extend(values)
 
 
 def _section(values: Mapping[str, Any], *, inline: bool) -> Table | InlineTable:
@@ -69,6 +69,6 @@ def _list(values: list[Any]) -> Array:
     return array
 
 
-def _same(kept: Any, value: Any) -> bool:
+def _same(item: Any, value: Any) -> bool:
     """Equal in value and type. To Python, 1, 1.0 and True are equal."""
-    return repr(kept.unwrap() if hasattr(kept, "unwrap") else kept) == repr(value)
+    return repr(item.unwrap() if hasattr(item, "unwrap") else item) == repr(value)

@@ -168,13 +168,13 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     notes = list[str]()
     if unable := sum(one.state == "unverifiable" and not one.broken for one in tables):
         notes.append(f"{words.plural(unable, 'table')} cannot be verified")
-    lost = f"{words.plural(len(broken), 'mirror')} cannot be read"
+    unreadable = f"{words.plural(len(broken), 'mirror')} cannot be read"
     if rows:
-        more = [lost, *notes] if broken else notes
+        more = [unreadable, *notes] if broken else notes
         return Layer("Data", rows_differ(rows), "red", (_where(tables), *more), _TIP)
     if broken:
         of = broken[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
-        return Layer("Data", lost, "red", (of, *notes), _TIP)
+        return Layer("Data", unreadable, "red", (of, *notes), _TIP)
     if not able:
         return _unable(tables, notes)
     done = sum(one.state == "verified" for one in tables)
@@ -232,9 +232,9 @@ def _stale(tables: Sequence[VerifiedTable]) -> list[str]:
         return [_reason(tables[0].verdict)]
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
     ordered = sorted(whys.items(), key=lambda item: (item[0] not in _URGENT, -item[1]))
-    shown, rest = ordered[:_NAMED], sum(count for _, count in ordered[_NAMED:])
+    top, rest = ordered[:_NAMED], sum(count for _, count in ordered[_NAMED:])
     others = [f"{words.plural(rest, 'table')}: other reasons"] if rest else []
-    return [*(f"{words.plural(count, 'table')}: {why}" for why, count in shown), *others]
+    return [*(f"{words.plural(count, 'table')}: {why}" for why, count in top), *others]
 
 
 def _reason(verdict: Verdict) -> str:

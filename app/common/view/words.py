@@ -63,5 +63,5 @@ def span(lower: str | None, upper: str | None, key: str = "key") -> str:
     """A half-open range: `1 ≤ id < 500`; an open end is left out."""
     if lower is None and upper is None:
         return f"every {key}"
-    left = "" if lower is None else f"{lower} ≤ "
-    return f"{left}{key}" + ("" if upper is None else f" < {upper}")
+    start = "" if lower is None else f"{lower} ≤ "
+    return f"{start}{key}" + ("" if upper is None else f" < {upper}")

@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-_shown: ContextVar[tzinfo] = ContextVar("shown", default=UTC)
+_zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
 
 
-def known(name: str | None) -> bool:
+def exists(name: str | None) -> bool:
     """Whether this is the name of a zone in the IANA database."""
     try:
         return bool(name and ZoneInfo(name))
@@ -23,12 +23,12 @@ def known(name: str | None) -> bool:
 
 def show_in(name: str | None) -> None:
     """Show times in this zone from here on in this run of the page; None means UTC."""
-    _shown.set(ZoneInfo(name) if name else UTC)
+    _zone.set(ZoneInfo(name) if name else UTC)
 
 
 def name() -> str:
     """The zone's name: `UTC`, `Europe/Berlin`."""
-    return str(_shown.get())
+    return str(_zone.get())
 
 
 def heading(label: str) -> str:
@@ -38,7 +38,7 @@ def heading(label: str) -> str:
 
 def local(at: datetime) -> datetime:
     """A time in the chosen time zone."""
-    return at.astimezone(_shown.get())
+    return at.astimezone(_zone.get())
 
 
 @contextmanager
@@ -47,11 +47,11 @@ def steady(at: datetime) -> Iterator[None]:
 
     A chart over a clock change then has no fold and no gap.
     """
-    before = _shown.set(timezone(local(at).utcoffset() or timedelta(0), name()))
+    before = _zone.set(timezone(local(at).utcoffset() or timedelta(0), name()))
     try:
         yield
     finally:
-        _shown.reset(before)
+        _zone.reset(before)
 
 
 def read(day: str, time_of_day: str) -> datetime:
@@ -66,11 +66,11 @@ def read(day: str, time_of_day: str) -> datetime:
         raise ValueError("Enter a time such as 15:30 or 15:30:17.") from None
     if typed.tzinfo is not None:
         raise ValueError("The time zone is chosen above. Enter a time such as 15:30 or 15:30:17.")
-    first, second = (typed.replace(tzinfo=_shown.get(), fold=fold) for fold in (0, 1))
+    first, second = (typed.replace(tzinfo=_zone.get(), fold=fold) for fold in (0, 1))
     if first.utcoffset() != second.utcoffset():
         how = (
             "does not exist"
-            if first.astimezone(UTC).astimezone(_shown.get()).replace(tzinfo=None) != typed
+            if first.astimezone(UTC).astimezone(_zone.get()).replace(tzinfo=None) != typed
             else "exists twice"
         )
         raise ValueError(

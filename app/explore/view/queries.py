@@ -25,9 +25,9 @@ class KnownTable:
 
 def examples(table: KnownTable) -> dict[str, str]:
     """Example queries on a table, by title."""
-    found = {"How many rows there are": f"SELECT count(*) AS rows\nFROM {table.mirror}"} if table.key else {}
-    found |= {"Some rows": f"SELECT *\nFROM {table.mirror}\nLIMIT 100"} if table.key else {}
-    return found | {
+    queries = {"How many rows there are": f"SELECT count(*) AS rows\nFROM {table.mirror}"} if table.key else {}
+    queries |= {"Some rows": f"SELECT *\nFROM {table.mirror}\nLIMIT 100"} if table.key else {}
+    return queries | {
         "The newest changes": f"SELECT *\nFROM {table.changes}\nORDER BY _tm_seq DESC\nLIMIT 100",
         "Changes a minute, by kind": (
             "SELECT date_trunc('minute', _tm_ts) AS minute, _tm_kind AS kind, count(*) AS changes\n"

@@ -55,7 +55,7 @@ def steps(
         return None
     changes: list[RowChange] = []
     before: dict[str, str] | None = None
-    asked = redumps or {}
+    notes = redumps or {}
     for number, row in enumerate(rows):
         kind, image = row[TM_KIND], {column: _text(row[column]) for column in columns}
         if number == 0 and kind not in ("+I", "+U"):
@@ -69,7 +69,7 @@ def steps(
                 again = kind == "+I" and (number == 0 or before is not None)
                 title, colour = (_AGAIN, "blue") if again else (f"{title} by a redump", colour)
             after = None if kind == "-D" else image
-            note = asked.get(str(row.get(TM_REDUMP)), "")
+            note = notes.get(str(row.get(TM_REDUMP)), "")
             changes.append(RowChange(title, colour, row.get(TM_TS), _place(row), note, _difference(before, after)))
             before = after
         elif kind == "mirror":

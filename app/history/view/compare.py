@@ -70,15 +70,15 @@ def folded(rows: Sequence[Mapping[str, str]]) -> tuple[list[Mapping[str, str]], 
 def names(lines: Sequence[PastRun]) -> list[str]:
     """A unique name for each run, with its pipeline if there are several."""
     several = len({line.pipeline for line in lines}) > 1
-    found = [f"{line.pipeline} {line.run}" if several else line.run for line in lines]
-    return [name if found.index(name) == n else f"{name} ({n})" for n, name in enumerate(found)]
+    run_names = [f"{line.pipeline} {line.run}" if several else line.run for line in lines]
+    return [name if run_names.index(name) == n else f"{name} ({n})" for n, name in enumerate(run_names)]
 
 
 def differences(lines: Sequence[PastRun], specs: Sequence[str | None]) -> list[dict[str, str]]:
     """The settings in which the runs differ, one row each. specs: JSON, as in the journal."""
-    known = [flat(json.loads(spec)) if spec else {} for spec in specs]
-    keys = sorted({key for settings in known for key in settings})
-    rows = [{"Setting": key, **_values(key, lines, known)} for key in keys]
+    flat_specs = [flat(json.loads(spec)) if spec else {} for spec in specs]
+    keys = sorted({key for settings in flat_specs for key in settings})
+    rows = [{"Setting": key, **_values(key, lines, flat_specs)} for key in keys]
     return [row for row in rows if len(set(list(row.values())[1:])) > 1]
 
 

@@ -40,11 +40,11 @@ def figure(windows: Sequence[Window]) -> Figure:
     Each has a row of its own: a chunk that was read in several snapshots has several windows, whose labels would
     overlap.
     """
-    known = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
-    starts = axis([low for _, low, _ in known] + [high for _, _, high in known])
-    names = [f"{w.table} {w.chunk}" for w, _, _ in known]
-    begins = [starts[low[0]] + low[1] for _, low, _ in known]
-    ends = [starts[high[0]] + high[1] for _, _, high in known]
+    placed_windows = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
+    starts = axis([low for _, low, _ in placed_windows] + [high for _, _, high in placed_windows])
+    names = [f"{w.table} {w.chunk}" for w, _, _ in placed_windows]
+    begins = [starts[low[0]] + low[1] for _, low, _ in placed_windows]
+    ends = [starts[high[0]] + high[1] for _, _, high in placed_windows]
     bars: Figure = {
         "type": "bar",
         "orientation": "h",
@@ -52,10 +52,10 @@ def figure(windows: Sequence[Window]) -> Figure:
         "base": begins,
         "x": [end - begin for begin, end in zip(begins, ends, strict=True)],
         "marker": {"color": HEX["primary"], "line": {"width": 1, "color": HEX["primary"]}},
-        "text": [words.plural(w.changes, "change") for w, _, _ in known],
+        "text": [words.plural(w.changes, "change") for w, _, _ in placed_windows],
         "textposition": "outside",
         "cliponaxis": False,
-        "customdata": [[w.low, w.high, _gap(w), w.table, w.chunk] for w, _, _ in known],
+        "customdata": [[w.low, w.high, _gap(w), w.table, w.chunk] for w, _, _ in placed_windows],
         "hovertemplate": "%{customdata[3]} %{customdata[4]}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>"
         "gap %{customdata[2]}, %{text}<extra></extra>",
     }
@@ -101,13 +101,13 @@ def chunk_of(point: Mapping[str, Any]) -> tuple[str, int] | None:
     return None
 
 
-def note(shown: int, most: int, table: str | None) -> str:
+def note(count: int, most: int, table: str | None) -> str:
     """Which windows the figure has. most: the largest number that it can have."""
     of = f" of {table}" if table else ""
     which = (
-        f"The {shown:,} widest windows{of}."
-        if shown >= most
-        else f"All {words.plural(shown, 'window')}{of}, widest first."
+        f"The {count:,} widest windows{of}."
+        if count >= most
+        else f"All {words.plural(count, 'window')}{of}, widest first."
     )
     return f"{which} A click on a bar opens its chunk."
 

@@ -57,16 +57,16 @@ def chunks_read(table: TableProgress) -> str:
     return f"{table.done:,} of {about}{table.expected_chunks:,}"
 
 
-def state(table: TableProgress, shown: str) -> str:
+def state(table: TableProgress, pipeline_state: str) -> str:
     """The state in the journal while the pipeline works, else the pipeline's.
 
     `waiting` for a table that is only planned.
 
-    shown: the pipeline's (`Runner.shown`).
+    pipeline_state: `Runner.shown_state`.
     """
     if not table.state:
         return "waiting" if table.planned else words.NOTHING
-    return table_state(table.state, shown)
+    return table_state(table.state, pipeline_state)
 
 
 def troubled_first(tables: Iterable[TableProgress]) -> list[TableProgress]:

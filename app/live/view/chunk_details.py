@@ -20,11 +20,11 @@ def facts(chunk: ChunkDetails, lineage: Lineage = UNSPLIT) -> list[Group]:
 
 def _read(chunk: ChunkDetails) -> list[tuple[str, str]]:
     parts = (chunk.low_s, chunk.read_s, chunk.high_s, chunk.backfill_s, chunk.write_s)
-    known = [part for part in parts if part is not None]
+    times = [part for part in parts if part is not None]
     return [
         ("Rows", words.NOTHING if chunk.rows is None else f"{chunk.rows:,}"),
         ("File size", words.size(chunk.bytes)),
-        ("Time", words.duration(sum(known)) if known else words.NOTHING),
+        ("Time", words.duration(sum(times)) if times else words.NOTHING),
         ("reading", words.duration(chunk.read_s)),
         ("backfill", words.duration(chunk.backfill_s)),
         ("writing", words.duration(chunk.write_s)),

@@ -72,7 +72,7 @@ def curves_of(
     reads: Sequence[Read | RowRate],
     epochs: Sequence[Epoch],
     points: Sequence[Lag],
-    shown: tuple[datetime, datetime],
+    period: tuple[datetime, datetime],
     lives: Sequence[tuple[datetime, datetime]],
     width: int,
 ) -> list[Curve]:
@@ -80,10 +80,10 @@ def curves_of(
 
     One without a value in the time shown is left out.
 
-    shown: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these
+    period: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these
     a rate is unknown, not 0. A gap in the lag means that nothing was measured.
     """
-    since, until = shown
+    since, until = period
     row_times, rows = row_rates(reads, since, until, width)
     change_times, changes = change_rates(epochs, since, until, width)
     rows, changes = _heard(row_times, rows, lives, width), _heard(change_times, changes, lives, width)
@@ -150,8 +150,10 @@ def row_rates(
     if not filled:
         return [], []
     # Outside of the copy there is no measurement, so no rate of 0 either.
-    shown = range(filled[0], filled[-1] + 1)
-    return [since + (n + 0.5) * step for n in shown], [sums[n] / step.total_seconds() for n in shown]
+    measured_buckets = range(filled[0], filled[-1] + 1)
+    return [since + (n + 0.5) * step for n in measured_buckets], [
+        sums[n] / step.total_seconds() for n in measured_buckets
+    ]
 
 
 def change_rates(
@@ -247,7 +249,7 @@ def _area(line: Figure, colour: str) -> Figure:
 
 def summary(points: Sequence[Lag]) -> str:
     """The lag chart as a sentence, for screen readers."""
-    known = [point.lag_s for point in points if point.lag_s is not None]
-    if not known:
+    lags_s = [point.lag_s for point in points if point.lag_s is not None]
+    if not lags_s:
         return "Lag over time: nothing measured yet"
-    return f"Lag over time: now {words.duration(known[-1])}, at most {words.duration(max(known))}"
+    return f"Lag over time: now {words.duration(lags_s[-1])}, at most {words.duration(max(lags_s))}"

@@ -120,8 +120,8 @@ class FeedLine:
     """The class of the error, the cause of the outage or the kind of the alert (`status_style.who_acts`)."""
 
     @property
-    def shown(self) -> str:
-        """What the list shows of it, for a search: its kind, who acts, its table and its text."""
+    def search_text(self) -> str:
+        """The text that a search looks at: its kind, who acts, its table and its text."""
         return f"{self.kind} {self.who} {self.table} {self.text}"
 
     @property
@@ -176,11 +176,11 @@ def search(newest: Sequence[JournalLine], matching: Sequence[JournalLine], text:
     finds all.
     """
     wanted = text.casefold()
-    known = {(line.run, line.seq) for line in newest}
+    newest_ids = {(line.run, line.seq) for line in newest}
     hits = {(line.run, line.seq) for line in matching}
     hits |= {(line.run, line.seq) for line in newest if wanted in line.body.casefold()}
-    every = [*newest, *(line for line in matching if (line.run, line.seq) not in known)]
-    return [line for line, own in _lines_of(every) if wanted in line.shown.casefold() or not hits.isdisjoint(own)]
+    every = [*newest, *(line for line in matching if (line.run, line.seq) not in newest_ids)]
+    return [line for line, own in _lines_of(every) if wanted in line.search_text.casefold() or not hits.isdisjoint(own)]
 
 
 def _lines_of(journal: Sequence[JournalLine]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
@@ -212,23 +212,23 @@ def _matters(line: JournalLine) -> list[tuple[str, ...]]:
     The end of one of them is enough.
     """
     table = line.table or ""
-    found: list[tuple[str, ...]] = []
+    subjects: list[tuple[str, ...]] = []
     match line.content:
         case AlertRaised(kind=kind) if line.event == AlertRaised.NAME:
-            found = [("alert", kind, table)]
+            subjects = [("alert", kind, table)]
         case SourceAway():
-            found = [("source",)]
+            subjects = [("source",)]
         case StoreAway():
-            found = [("store",)]
+            subjects = [("store",)]
         case ErrorReported():
-            found = [("table", table), ("run",)] if table else [("run",)]
+            subjects = [("table", table), ("run",)] if table else [("run",)]
         case TableStateChanged() if table:
-            found = [("table", table)]
+            subjects = [("table", table)]
         case TableVerified():
-            found = [("verified", table)]
+            subjects = [("verified", table)]
         case RunEnded():
-            found = [("run",)]
-    return found
+            subjects = [("run",)]
+    return subjects
 
 
 _ENDS = {
@@ -298,8 +298,8 @@ def _chunk_line(group: Sequence[JournalLine], text: str, *, timed: bool) -> Feed
 
 def _chunks(group: Sequence[JournalLine]) -> FeedLine:
     finished = _contents(group, ChunkFinished)
-    known = [line.content for line in group if isinstance(line.content, ChunkAssigned | ChunkFinished)]
-    numbers = sorted({n for event in known for n in numbers_of(event)})
+    chunk_events = [line.content for line in group if isinstance(line.content, ChunkAssigned | ChunkFinished)]
+    numbers = sorted({n for event in chunk_events for n in numbers_of(event)})
     rows = sum(event.rows or 0 for event in finished)
     text = f"{named_chunks(numbers)} "
     text += f"read: {words.count(rows)} rows" if finished else "given to a reader"

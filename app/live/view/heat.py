@@ -145,14 +145,14 @@ class Scale:
 
     def stops(self) -> list[tuple[str, int, str, str]]:
         """For each step its digit, its shade, the label of its lower bound, and its range in words."""
-        stop, found = self.colouring.stop, []
+        stop, steps = self.colouring.stop, []
         for step, bound in enumerate(self.bounds):
             above = (
                 self.colouring.ladder[0] if bound == 0 else self.bounds[step + 1] if self.bounds[step + 1 :] else None
             )
             ends = f"{stop(bound)} and more" if above is None else f"{stop(bound)} to below {stop(above)}"
-            found.append((self.digit(step), self.shade(step), stop(bound), "0" if bound == 0 and above == 1 else ends))
-        return found
+            steps.append((self.digit(step), self.shade(step), stop(bound), "0" if bound == 0 and above == 1 else ends))
+        return steps
 
     @property
     def title(self) -> str:

@@ -45,9 +45,9 @@ def split_words(split: ChunkSplit) -> str:
 
 def listed(splits: Sequence[ChunkSplit]) -> str:
     """`17 into 18, 19; 40 into 131; 9 more`; empty if no split has known children."""
-    known = [f"{one.chunk} {into}" for one in splits if (into := _into(one))]
-    more = len(splits) - len(known[:_MOST])
-    return "; ".join([*known[:_MOST], *([f"{more:,} more"] if known and more else [])])
+    entries = [f"{one.chunk} {into}" for one in splits if (into := _into(one))]
+    more = len(splits) - len(entries[:_MOST])
+    return "; ".join([*entries[:_MOST], *([f"{more:,} more"] if entries and more else [])])
 
 
 def _into(split: ChunkSplit) -> str:

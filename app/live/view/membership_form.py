@@ -26,7 +26,7 @@ def label(one: Surveyed) -> str:
     return f"{one.table.full_name} · about {words.count(one.statistics.rows)} rows, {size}"
 
 
-def faults(chosen: Sequence[Surveyed], risks: Mapping[str, Sequence[Badge]]) -> list[tuple[str, Badge]]:
+def faults(tables: Sequence[Surveyed], risks: Mapping[str, Sequence[Badge]]) -> list[tuple[str, Badge]]:
     """The risks of the chosen tables, worst first."""
-    found = [(one.table.full_name, badge) for one in chosen for badge in risks.get(one.table.full_name, ())]
-    return sorted(found, key=lambda pair: list(ICONS).index(pair[1].tone))
+    badges = [(one.table.full_name, badge) for one in tables for badge in risks.get(one.table.full_name, ())]
+    return sorted(badges, key=lambda pair: list(ICONS).index(pair[1].tone))

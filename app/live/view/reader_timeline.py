@@ -114,7 +114,7 @@ def figure(reads: Sequence[Read], since: datetime, until: datetime) -> Figure:
         ),
     )
     names = sorted({read.reader for read in reads}, reverse=True)
-    data = [_bars(name, colour, chosen) for name, colour, chosen in kinds if chosen]
+    data = [_bars(name, colour, reads_of_kind) for name, colour, reads_of_kind in kinds if reads_of_kind]
     return {
         "data": data,
         "layout": layout(

@@ -102,7 +102,7 @@ def run_end(start: Moment, moments: Sequence[Moment], lives: Mapping[str, dateti
 
 def _working(own: Sequence[Moment], connected: Moment, end: datetime) -> list[tuple[datetime, datetime]]:
     """The times in which a connected run was neither paused nor without its source."""
-    found, begin, idle = [], connected.ts, set[str]()
+    periods, begin, idle = [], connected.ts, set[str]()
     for one in own:
         before = bool(idle)
         at = _told(one.since) or one.ts if one.event == "source.away" else one.ts
@@ -114,10 +114,10 @@ def _working(own: Sequence[Moment], connected: Moment, end: datetime) -> list[tu
             (idle.add if one.label == "paused" else idle.discard)("paused")
         at = max(at, connected.ts)
         if idle and not before:
-            found.append((begin, max(at, begin)))
+            periods.append((begin, max(at, begin)))
         elif before and not idle:
             begin = at
-    return found if idle else [*found, (begin, end)]
+    return periods if idle else [*periods, (begin, end)]
 
 
 def _copied(begin: datetime, end: datetime, copies: Sequence[Copying], moment: Moment) -> list[Span]:
@@ -203,7 +203,7 @@ def _lasted(one: Moment, end: datetime) -> Span:
 
 def instants(moments: Sequence[Moment]) -> list[Instant]:
     """Starts of runs after the first one, schema changes, failovers, stopped tables and parked chunks."""
-    found, ran = [], False
+    marks, ran = [], False
     for one in moments:
         if one.event in ("run.started", "run.ended"):
             earlier, ran = ran, True
@@ -217,8 +217,8 @@ def instants(moments: Sequence[Moment]) -> list[Instant]:
             "chunk.parked": ("Alerts", f"chunk of {one.table} parked"),
         }.get(one.event)
         if place is not None:
-            found.append(Instant(place[0], one.ts, place[1], one))
-    return found
+            marks.append(Instant(place[0], one.ts, place[1], one))
+    return marks
 
 
 def run_bounds(moments: Sequence[Moment]) -> list[Instant]:
@@ -227,8 +227,8 @@ def run_bounds(moments: Sequence[Moment]) -> list[Instant]:
     They are listed, but not drawn: the bars of the phases begin and end there.
     """
     starts = [one for one in moments if one.event in ("run.started", "run.ended")][:1]
-    found = [Instant("Phase", one.ts, "run started", one) for one in starts if one.event == "run.started"]
-    return found + [
+    bounds = [Instant("Phase", one.ts, "run started", one) for one in starts if one.event == "run.started"]
+    return bounds + [
         Instant("Phase", one.ts, f"run ended: {one.label}", one) for one in moments if one.event == "run.ended"
     ]
 
@@ -244,8 +244,8 @@ def lines(spans: Sequence[Span], marks: Sequence[Instant]) -> list[tuple[datetim
 
     Phases are none: the events around them are.
     """
-    found = [(one.at, one.row, one.name, one.moment) for one in marks]
-    found += [
+    events = [(one.at, one.row, one.name, one.moment) for one in marks]
+    events += [
         (
             span.begin,
             span.row,
@@ -255,7 +255,7 @@ def lines(spans: Sequence[Span], marks: Sequence[Instant]) -> list[tuple[datetim
         for span in spans
         if span.moment is not None and span.row != "Phase"
     ]
-    return sorted(found, key=lambda line: (line[0], line[3].seq), reverse=True)
+    return sorted(events, key=lambda line: (line[0], line[3].seq), reverse=True)
 
 
 def nearest(moments: Sequence[tuple[datetime, Moment]], at: datetime) -> Moment | None:

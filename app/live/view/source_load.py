@@ -25,7 +25,7 @@ def of_snapshot(
 
 def polled(loads: Mapping[str, float], throttle: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """(label, value with its limit, whether it is above it) of what the throttle polls. loads: `runner.json`'s."""
-    found = []
+    readings = []
     for name, value in loads.items():
         if name in (throttle.get("replicas") or ()):
             limit, unit = float(throttle.get("max_replica_lag_s") or 0.0), " s"
@@ -33,8 +33,8 @@ def polled(loads: Mapping[str, float], throttle: Mapping[str, Any]) -> list[tupl
         else:
             limits = {**(throttle.get("critical_load") or {}), **(throttle.get("max_load") or {})}
             limit, unit, label = float(limits.get(name, 0.0)), "", name
-        found.append((label, f"{value:g}{unit} of {limit:g}{unit}", value > limit))
-    return found
+        readings.append((label, f"{value:g}{unit} of {limit:g}{unit}", value > limit))
+    return readings
 
 
 def asked_rows(spans: dict[str, SourceCost]) -> list[dict[str, str]]:

@@ -32,8 +32,8 @@ class Unapplied:
 def unapplied(in_force: Mapping[str, Any], file: Mapping[str, Any]) -> list[Unapplied]:
     """The settings that differ, by name."""
     now, then = flat(in_force), flat(file)
-    found = [(name, now.get(name, ABSENT), then.get(name, ABSENT)) for name in sorted(now.keys() | then.keys())]
-    return [Unapplied(name, old, new, _effect(name)) for name, old, new in found if old != new]
+    values = [(name, now.get(name, ABSENT), then.get(name, ABSENT)) for name in sorted(now.keys() | then.keys())]
+    return [Unapplied(name, old, new, _effect(name)) for name, old, new in values if old != new]
 
 
 def to_apply(changes: Sequence[Unapplied], file: Mapping[str, Any]) -> dict[str, Any]:

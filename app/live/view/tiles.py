@@ -76,9 +76,11 @@ def tiles(
 
     scale: of a heat map. lineage: of the table's chunks. key: the name of the chunk key.
     """
-    chosen = _chosen(states, window)
-    size = tile_size(len(chosen), most)
-    return [_tile(chosen[start : start + size], scale, lineage, key) for start in range(0, len(chosen), size)]
+    window_states = _in_window(states, window)
+    size = tile_size(len(window_states), most)
+    return [
+        _tile(window_states[start : start + size], scale, lineage, key) for start in range(0, len(window_states), size)
+    ]
 
 
 def _tile(chunks: Sequence[ChunkState], scale: Scale | None, lineage: Lineage, key: str) -> Tile:
@@ -108,7 +110,7 @@ def _valued(chunks: Sequence[ChunkState], state: str, scale: Scale) -> tuple[int
     return scale.step(value), text if len(chunks) == 1 else f"at most {text}"
 
 
-def _chosen(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Sequence[ChunkState]:
+def _in_window(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Sequence[ChunkState]:
     return states if window is None else [s for s in states if window[0] <= s.chunk <= window[1]]
 
 
@@ -117,22 +119,22 @@ def opened(states: Sequence[ChunkState], window: tuple[int, int] | None) -> tupl
 
     A resnapshot may plan fewer chunks.
     """
-    chosen = _chosen(states, window)
-    return (chosen[0].chunk, chosen[-1].chunk) if window and chosen else None
+    window_states = _in_window(states, window)
+    return (window_states[0].chunk, window_states[-1].chunk) if window and window_states else None
 
 
 def note(states: Sequence[ChunkState], window: tuple[int, int] | None = None, *, heat: bool = False) -> str:
     """What a tile of this map is, and how to use it; empty for an empty map."""
     if not states:
         return ""
-    size, shows = tile_size(len(_chosen(states, window))), "highest value" if heat else "most urgent state"
+    size, shows = tile_size(len(_in_window(states, window))), "highest value" if heat else "most urgent state"
     text = f"A tile has {size} chunks and shows the {shows}. Select it to open it." if size > 1 else ""
     if window:
         return f"Chunks {window[0]:,} to {window[1]:,}. {text}".rstrip()
     return text or "A tile is a chunk. Arrow keys move, Enter selects."
 
 
-def payload(shown: Sequence[Tile], scale: Scale | None = None) -> list[list[object]]:
+def payload(map_tiles: Sequence[Tile], scale: Scale | None = None) -> list[list[object]]:
     """The tiles for the browser, in compact form.
 
     First, last, index of the state, share read, accessible name, hover text.
@@ -142,7 +144,7 @@ def payload(shown: Sequence[Tile], scale: Scale | None = None) -> list[list[obje
     return [
         [tile.first, tile.last, STATES.index(tile.state), round(tile.done, 3), tile.title, tile.more]
         + ([] if scale is None else _step(tile, scale))
-        for tile in shown
+        for tile in map_tiles
     ]
 
 
@@ -156,11 +158,13 @@ def legend(states: Sequence[ChunkState]) -> list[tuple[str, int]]:
     return [(state, counted[state]) for state in STATES]
 
 
-def within(states: Sequence[ChunkState], brushed: Sequence[tuple[int, int]]) -> list[int]:
+def within(states: Sequence[ChunkState], tile_bounds: Sequence[tuple[int, int]]) -> list[int]:
     """The numbers of the chunks in brushed tiles (first, last), ascending. Numbers that no chunk has are left out."""
-    known = [state.chunk for state in states]
-    found = {n for first, last in brushed for n in known[bisect_left(known, first) : bisect_right(known, last)]}
-    return sorted(found)
+    chunks = [state.chunk for state in states]
+    brushed_chunks = {
+        n for first, last in tile_bounds for n in chunks[bisect_left(chunks, first) : bisect_right(chunks, last)]
+    }
+    return sorted(brushed_chunks)
 
 
 def numbers_text(numbers: Sequence[int]) -> str:

@@ -43,8 +43,8 @@ def figure(
 ) -> Figure:
     """The rows that have something to show. spans: cut to the time shown. marks: inside of it."""
     used = {span.row for span in spans} | {one.row for one in marks}
-    shown = [row for row in ROWS if row in used]
-    height = len(shown) * _STRIP + len(curves) * (_CURVE + _GAP)
+    rows = [row for row in ROWS if row in used]
+    height = len(rows) * _STRIP + len(curves) * (_CURVE + _GAP)
     x_axis = time_axis(
         since,
         until,
@@ -58,12 +58,12 @@ def figure(
         hoverformat=f"%H:%M:%S {zone.name()}",
     )
     ordered = sorted(spans, key=lambda span: span.begin - span.end)  # a shorter one is drawn over a longer one
-    by_row = [[span for span in ordered if span.row == row] for row in shown]
+    by_row = [[span for span in ordered if span.row == row] for row in rows]
     length_s = (until - since).total_seconds()
-    data = [_bars(own, n, length_s) for n, own in enumerate(by_row) if own] + _symbols(marks, shown)
-    axes: Figure = {"yaxis": _strip_axis(shown, height)}
+    data = [_bars(own, n, length_s) for n, own in enumerate(by_row) if own] + _symbols(marks, rows)
+    axes: Figure = {"yaxis": _strip_axis(rows, height)}
     for n, curve in enumerate(curves):
-        top = len(shown) * _STRIP + n * (_CURVE + _GAP) + _GAP
+        top = len(rows) * _STRIP + n * (_CURVE + _GAP) + _GAP
         axes[f"yaxis{n + 2}"] = _axis(curve, 1 - (top + _CURVE) / height, 1 - top / height)
         data += [part | {"yaxis": f"y{n + 2}"} for part in (curve.area, curve.line) if part is not None]
     shapes = [*_bands(spans), *_lines(marks), *_levels(curves, levels)]
@@ -156,14 +156,14 @@ def _labels(spans: Sequence[Span], length_s: float) -> list[str]:
     Spans of a row may overlap: two alerts fire at once.
     """
     a_letter_s = length_s / _USUAL_WIDTH * _LETTER
-    found = []
+    labels = []
     for n, span in enumerate(spans):
         name = span.name.partition(":")[0]
         middle, half = span.begin + (span.end - span.begin) / 2, timedelta(seconds=len(name) * a_letter_s / 2)
         low, high = middle - half, middle + half
         covered = any(other.begin < high and low < other.end for other in spans[n + 1 :])
-        found.append(_plain(name) if span.begin < low and not covered else "")
-    return found
+        labels.append(_plain(name) if span.begin < low and not covered else "")
+    return labels
 
 
 def _symbols(marks: Sequence[Instant], rows: Sequence[str]) -> list[Figure]:
@@ -227,11 +227,11 @@ def _lines(marks: Sequence[Instant]) -> list[Figure]:
 
 
 def _levels(curves: Sequence[Curve], levels: Sequence[Threshold]) -> list[Figure]:
-    found = []
+    lines = []
     for n, curve in enumerate(curves):
-        drawn = [one for one in levels if one.unit == curve.title and one.value <= curve.most * _LEVEL_SHOWN]
-        found += [_level(one, f"y{n + 2}", place) for one, place in zip(drawn, cycle(_PLACES), strict=False)]
-    return found
+        visible_levels = [one for one in levels if one.unit == curve.title and one.value <= curve.most * _LEVEL_SHOWN]
+        lines += [_level(one, f"y{n + 2}", place) for one, place in zip(visible_levels, cycle(_PLACES), strict=False)]
+    return lines
 
 
 def _level(level: Threshold, axis: str, place: str) -> Figure:
@@ -248,8 +248,8 @@ def _level(level: Threshold, axis: str, place: str) -> Figure:
 
 def event_of(point: Mapping[str, Any]) -> str | None:
     """The event of a clicked point, as in an address; None if it belongs to a curve."""
-    known = point.get("customdata")
-    first = known[0] if isinstance(known, list | tuple) and known else None
+    custom_data = point.get("customdata")
+    first = custom_data[0] if isinstance(custom_data, list | tuple) and custom_data else None
     return first if isinstance(first, str) else None
 
 

@@ -32,8 +32,8 @@ class Act:
     @property
     def sentences(self) -> list[str]:
         """What happens, to which, and which stay as they are."""
-        found = [f"{self.verb.capitalize()} {', '.join(self.names)}. {_MEANING[self.verb]}"]
-        return [*found, f"Unchanged: {', '.join(self.others)}."] if self.others else found
+        lines = [f"{self.verb.capitalize()} {', '.join(self.names)}. {_MEANING[self.verb]}"]
+        return [*lines, f"Unchanged: {', '.join(self.others)}."] if self.others else lines
 
 
 def _listed(names: tuple[str, ...]) -> str:

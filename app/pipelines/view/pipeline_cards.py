@@ -90,17 +90,17 @@ class Card:
     """Why the first stopped table stopped, if `trouble` names the stopped tables."""
 
     @property
-    def shown(self) -> str:
+    def shown_state(self) -> str:
         """The key of `status_style.PIPELINE`.
 
         The runner's, or "table_stopped" if it works but does not follow every table.
         """
-        return "table_stopped" if self.stopped and self.runner.works else self.runner.shown
+        return "table_stopped" if self.stopped and self.runner.works else self.runner.shown_state
 
     @property
     def style(self) -> Style:
         """How the state is shown."""
-        return PIPELINE[self.shown]
+        return PIPELINE[self.shown_state]
 
     @property
     def problem(self) -> bool:
@@ -135,7 +135,7 @@ class Card:
 
 def order(one: Card) -> tuple[int, str]:
     """The sort key: pipelines that need attention come first."""
-    place = _FIRST.index(one.shown)
+    place = _FIRST.index(one.shown_state)
     if any(alert.waits and alert.critical for alert in one.alerts):
         place = min(place, _FIRST.index("table_stopped"))
     return place, one.name
@@ -146,8 +146,8 @@ def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
 
     The words may be in its name, source, state or tags.
     """
-    known = " ".join((one.name, one.source, one.style.label, *one.tags)).casefold()
-    return all(word in known for word in text.casefold().split()) and (not labels or one.style.label in labels)
+    card_text = " ".join((one.name, one.source, one.style.label, *one.tags)).casefold()
+    return all(word in card_text for word in text.casefold().split()) and (not labels or one.style.label in labels)
 
 
 def by_source(cards: Iterable[Card]) -> dict[str, list[Card]]:

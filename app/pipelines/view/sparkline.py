@@ -20,12 +20,12 @@ def picture(points: LagCurve, since: datetime, until: datetime, width_ms: int) -
 
     An interval without a reading is a gap. Empty without any. width_ms: the length of an interval.
     """
-    known = [(at, value) for at, value in points if value is not None and since <= at <= until]
-    if not known:
+    readings = [(at, value) for at, value in points if value is not None and since <= at <= until]
+    if not readings:
         return ""
-    top = max(LAG_FINE_S, *(value for _, value in known))
+    top = max(LAG_FINE_S, *(value for _, value in readings))
     parts, before = [], None
-    for at, value in known:
+    for at, value in readings:
         x = _WIDTH * (at - since).total_seconds() / max((until - since).total_seconds(), 1)
         joined = before is not None and (at - before).total_seconds() * 1000 < 1.5 * width_ms
         parts.append(f"{'L' if joined else 'M'}{x:.1f} {_y(value, top):.1f}{'' if joined else 'h.5'}")
@@ -45,5 +45,5 @@ def _y(value: float, top: float) -> float:
 
 def sentence(points: LagCurve, span: str) -> str:
     """The picture in words: `Lag of the last 30 min: at most 40 s`."""
-    known = [value for _, value in points if value is not None]
-    return f"Lag of the last {span}: " + (f"at most {words.duration(max(known))}" if known else "not measured")
+    lags_s = [value for _, value in points if value is not None]
+    return f"Lag of the last {span}: " + (f"at most {words.duration(max(lags_s))}" if lags_s else "not measured")

@@ -29,10 +29,10 @@ def error_rows(lines: Sequence[JournalLine], table: str) -> list[dict[str, objec
     """The errors of the table, newest first; that it stopped is one."""
     own = [line for line in lines if line.table == table or _mentions(line, table)]
     states = [line for line in own if isinstance(line.content, TableStateChanged)]
-    known = [line for line in own if not isinstance(line.content, TableStateChanged)] + _changed(states)
-    errors = {(line.run, line.seq) for line in known if not _goes_on(line)}
-    found = [line for line in event_feed.feed_lines(known) if (line.run, line.seq) in errors]
-    return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in found]
+    table_lines = [line for line in own if not isinstance(line.content, TableStateChanged)] + _changed(states)
+    errors = {(line.run, line.seq) for line in table_lines if not _goes_on(line)}
+    error_lines = [line for line in event_feed.feed_lines(table_lines) if (line.run, line.seq) in errors]
+    return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in error_lines]
 
 
 def broken_rows(broken: Unreadable | None) -> list[dict[str, object]]:
@@ -50,15 +50,15 @@ def _goes_on(line: JournalLine) -> bool:
 
 def _changed(states: Sequence[JournalLine]) -> list[JournalLine]:
     """The states without those that a later run repeats."""
-    found: list[JournalLine] = []
+    changes: list[JournalLine] = []
     last: tuple[str, str | None] | None = None
     for line in sorted(states, key=lambda line: (line.ts, line.seq)):
         if isinstance(line.content, TableStateChanged):
             now = line.content.state, line.content.reason
             if now != last:
-                found.append(line)
+                changes.append(line)
             last = now
-    return found
+    return changes
 
 
 def _mentions(line: JournalLine, table: str) -> bool:

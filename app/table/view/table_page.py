@@ -161,7 +161,7 @@ def _freshness(facts: PageFacts, now: datetime) -> VerdictLine:
         found_at = words.date_time(datetime.fromisoformat(facts.broken.at))
         return "Cannot be read", "red", (f"found {found_at}", "readers of the mirror fail")
     rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
-    return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
+    return next((verdict for rule in rules if (verdict := rule(facts, now)) is not None), None) or _current(facts, now)
 
 
 def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:

@@ -34,8 +34,8 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
     if first.outcome != "ok":
         names = ", ".join(check.table for check in some[:_NAMED])
         actual = names + (f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else "")
-        found = {check.actual for check in some}
-        actual = f"{found.pop()}, in {actual}" if len(found) == 1 else actual
+        actuals = {check.actual for check in some}
+        actual = f"{actuals.pop()}, in {actual}" if len(actuals) == 1 else actual
     fixes = dict.fromkeys(check.fix for check in some if check.fix)
     name = f"{words.plural(len(some), 'table')}: {kind}"
     return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)

@@ -28,7 +28,7 @@ class MirrorLine:
     """A table with the chosen and the recommended way of merging."""
 
     table: str
-    chosen: Merging | None
+    merging: Merging | None
     """None for a table without a key, which has no mirror."""
     advice: MirrorAdvice
 
@@ -40,13 +40,13 @@ def mirror_lines(
 
     First those where the choice is not the recommended one, then by changes a second.
     """
-    found = []
+    lines = []
     for table in tables:
         plan = plans[table.full_name]
         if isinstance(plan, Plan):
             advice = mirror_advice(sink, table, plan, rates)
-            found.append(MirrorLine(table.full_name, mirror_of(sink, table, plan), advice))
-    return sorted(found, key=lambda line: (line.chosen == line.advice.recommended, -_changes(line), line.table))
+            lines.append(MirrorLine(table.full_name, mirror_of(sink, table, plan), advice))
+    return sorted(lines, key=lambda line: (line.merging == line.advice.recommended, -_changes(line), line.table))
 
 
 def _changes(line: MirrorLine) -> float:
@@ -63,7 +63,7 @@ def mirror_row(line: MirrorLine) -> dict[str, Any]:
         "Updates/s": _per_s(rate.updates_per_s if rate else None),
         "Deletes/s": _per_s(rate.deletes_per_s if rate else None),
         **{LABELS[merging].capitalize(): _cost(advice, merging) for merging in EXCLUDED},
-        "Chosen": LABELS[line.chosen],
+        "Chosen": LABELS[line.merging],
         "Recommended": LABELS[advice.recommended],
         "Why": why,
     }

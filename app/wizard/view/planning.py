@@ -9,7 +9,7 @@ from typing import Any
 from app.common.view import limits, words
 from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
-from engine.history.table_queries import NewestPlan as Shown
+from engine.history.table_queries import NewestPlan
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.mirrors import LABELS, mirror_of
@@ -68,17 +68,18 @@ def lines(
 ) -> list[PlannedTable]:
     """One row per table: first those that cannot be planned, then by size."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
-    found = []
+    planned_tables = []
     for table in tables:
         plan = plans[table.full_name]
         own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
         if isinstance(plan, Plan):
             took, mirror = seconds(plan, speed, readers, throttle), LABELS[mirror_of(sink, table, plan)]
-            found.append(PlannedTable(table.full_name, plan, took, plan.reason, own, mirror))
+            planned_tables.append(PlannedTable(table.full_name, plan, took, plan.reason, own, mirror))
         else:
-            found.append(PlannedTable(table.full_name, None, None, plan.message, own))
+            planned_tables.append(PlannedTable(table.full_name, None, None, plan.message, own))
     return sorted(
-        found, key=lambda line: (line.plan is not None, -line.plan.approx_bytes if line.plan else 0, line.table)
+        planned_tables,
+        key=lambda line: (line.plan is not None, -line.plan.approx_bytes if line.plan else 0, line.table),
     )
 
 
@@ -103,12 +104,12 @@ def row(line: PlannedTable) -> dict[str, Any]:
 
 def sums(tables: Sequence[PlannedTable], speed: float | None, readers: int, throttle: Throttle) -> str:
     """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
-    known = [line.plan for line in tables if line.plan]
+    plans = [line.plan for line in tables if line.plan]
     parts = [
         words.plural(len(tables), "table"),
-        f"about {words.count(sum(plan.approx_rows for plan in known))} rows",
-        words.size(sum(plan.approx_bytes for plan in known)),
-        f"about {words.plural(sum(plan.estimated_chunks for plan in known), 'chunk')}",
+        f"about {words.count(sum(plan.approx_rows for plan in plans))} rows",
+        words.size(sum(plan.approx_bytes for plan in plans)),
+        f"about {words.plural(sum(plan.estimated_chunks for plan in plans), 'chunk')}",
     ]
     took = [line.seconds for line in tables if line.seconds is not None]
     if took and speed:
@@ -119,12 +120,12 @@ def sums(tables: Sequence[PlannedTable], speed: float | None, readers: int, thro
     return BETWEEN.join(parts)
 
 
-def factored(tables: Sequence[PlannedTable], lower: float, upper: float, now: datetime) -> list[Shown]:
+def figure_plans(tables: Sequence[PlannedTable], lower: float, upper: float, now: datetime) -> list[NewestPlan]:
     """The tables for the figure of distribution factors: first those outside the bounds, then by rows."""
     some = [line.plan for line in tables if line.plan and line.plan.factor]
     some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))
     return [
-        Shown(
+        NewestPlan(
             plan.table,
             now,
             plan.approx_rows,

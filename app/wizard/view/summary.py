@@ -37,8 +37,8 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
         ("Destination", [_destination(draft)]),
         ("Spark", [spark or str(draft.get("spark", "master", default="local[*]"))]),
     ]
-    shown = [(label, [value for value in values if value]) for label, values in lines]
-    return [(label, values) for label, values in shown if values]
+    entries = [(label, [value for value in values if value]) for label, values in lines]
+    return [(label, values) for label, values in entries if values]
 
 
 def begins(draft: Draft) -> str:

@@ -11,7 +11,7 @@ def test_the_figure_has_the_tables_outside_the_bounds_and_the_largest() -> None:
     """5 000 rows would be as tall as a house."""
     plans = [replace(plan(10, name=f"t{n}"), distribution_factor=1.0, approx_rows=n) for n in range(100)]
     plans.append(replace(plan(10, name="sparse"), distribution_factor=5000.0, approx_rows=1))
-    names = [one.table for one in factor.drawn(plans, 0.05, 1000)]
+    names = [one.table for one in factor.figure_plans(plans, 0.05, 1000)]
     assert names[:3] == ["sparse", "t99", "t98"]
     assert len(names) == factor.MOST
 
@@ -23,7 +23,7 @@ def test_a_factor_outside_the_bounds_has_its_own_marker() -> None:
         return replace(plan(10, name=name), distribution_factor=value)
 
     plans = [factored("a", 1.0), factored("b<c>", 5000.0), factored("c", None)]
-    markup = factor.figure(factor.drawn(plans, 0.05, 1000), 0.05, 1000)
+    markup = factor.figure(factor.figure_plans(plans, 0.05, 1000), 0.05, 1000)
     assert '<i class="mark" style="left:' in markup
     assert '<i class="mark outside" style="left:' in markup
     assert markup.count('class="mark') == 2

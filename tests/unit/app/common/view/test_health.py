@@ -261,7 +261,7 @@ def test_nothing_is_green_while_the_source_is_away() -> None:
     assert source.details[0] == "retention left about 4 h 59 min"
     assert layers(away, lag(0.4, age=50, runway_s=3600.0), [], NOW)[2].colour == "red"
     assert layers(away, None, [], NOW)[0].colour == "orange"
-    assert (away.shown, away.state, away.works) == ("away", "running", False)
+    assert (away.shown_state, away.state, away.works) == ("away", "running", False)
     assert engine_layer(unreachable(0), NOW).details[1:3] == ("no answer yet", "waiting")
 
 
@@ -315,7 +315,7 @@ def test_a_store_is_an_outage_of_its_own(cause: WriteCause, headlines: tuple[str
     outage = WriteOutage(cause, "what it says (log)", "Do it.", AT, 3)
     found = record("paused", 0.5, alive=True, write_outage=asdict(outage))
     waits = runner_of(found, None)
-    assert (waits.shown, waits.style.colour, waits.problem, waits.works) == (cause, colour, False, False)
+    assert (waits.shown_state, waits.style.colour, waits.problem, waits.works) == (cause, colour, False, False)
     engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
     assert (engine.headline, keeping_up.headline) == headlines
     assert (engine.colour, keeping_up.colour) == (colour, colour)
@@ -342,7 +342,7 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     """It is no pause that an operator could end, and not a failed runner."""
     found = record("paused", 0.5, alive=True, write_outage={"cause": "disk", "reason": "disk full (log)", "since": AT})
     waits = runner_of(found, None)
-    assert (waits.shown, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
+    assert (waits.shown_state, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
     assert waits.unwritten is not None
     assert waits.unwritten.since == NOW
     engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
@@ -350,5 +350,5 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     assert (engine.colour, keeping_up.colour) == ("red", "red")
     assert stands_still(waits).startswith("The disk is full: mirrors get no changes")
     lost = runner_of(replace(found, alive=False), None)
-    assert (lost.shown, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
+    assert (lost.shown_state, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
     assert stands_still(runner()) == ""

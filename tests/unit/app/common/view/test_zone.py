@@ -49,7 +49,7 @@ def test_the_default_zone_is_utc() -> None:
 )
 def test_an_unknown_zone_of_a_browser_is_not_used(name: str | None, known: bool) -> None:
     """Its times would be wrong."""
-    assert zone.known(name) is known
+    assert zone.exists(name) is known
 
 
 def test_a_time_is_entered_in_the_chosen_zone(berlin: None) -> None:

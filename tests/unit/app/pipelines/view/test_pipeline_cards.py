@@ -276,8 +276,8 @@ def test_a_card_counts_the_alerts_that_it_has_no_room_for() -> None:
 
 def test_a_page_is_drawn_again_when_a_launched_runner_lives() -> None:
     """Both are starting; only the first waits for a heartbeat."""
-    assert runner("starting", alive=False).drawn != runner("starting").drawn
-    assert runner().drawn == replace(runner(), heartbeat_age_s=3.0).drawn
+    assert runner("starting", alive=False).page_state != runner("starting").page_state
+    assert runner().page_state == replace(runner(), heartbeat_age_s=3.0).page_state
 
 
 @pytest.mark.parametrize(

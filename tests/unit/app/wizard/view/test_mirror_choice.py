@@ -52,7 +52,7 @@ def test_a_rule_for_one_table_is_its_choice() -> None:
     """Its row then needs no attention."""
     ruled = SINK.model_copy(update={"tables": {"shop.log": SinkRules(mirror="copy_on_write")}})
     lines = mirror_choice.mirror_lines([BUSY, LOG], PLANS, RATES, ruled)
-    assert [(line.table, line.chosen) for line in lines] == [
+    assert [(line.table, line.merging) for line in lines] == [
         ("shop.busy", "merge_on_read"),
         ("shop.log", "copy_on_write"),
     ]

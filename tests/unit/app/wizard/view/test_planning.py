@@ -41,7 +41,7 @@ def test_the_plan_has_one_row_per_table_and_the_totals() -> None:
     assert planning.sums([second], 10e6, 2, Throttle()) == (
         "1 table · about 1M rows · 100 MB · about 100 chunks · about 5.0 s of reading with 2 readers at 10 MB/s each"
     )
-    assert [plan.table for plan in planning.factored([first, second], 0.05, 1000, NOW)] == ["shop.orders"]
+    assert [plan.table for plan in planning.figure_plans([first, second], 0.05, 1000, NOW)] == ["shop.orders"]
 
 
 def test_the_plan_respects_the_throttle() -> None:
