@@ -1,6 +1,6 @@
 """The captured tables of a run: columns, plans, projections and folders."""
 
-from engine.capture.landing import Landing, MirrorReader
+from engine.capture.landing import Landing, MirrorReader, reader_of
 from engine.capture.projection.projection_rules import projection_of
 from engine.capture.projection.table_projection import Projection
 from engine.decode.schema import Table, table_from_dict
@@ -47,7 +47,7 @@ class CapturedTables:
 
     def reader(self, name: str) -> MirrorReader:
         """Reads the table back from the destination."""
-        return self._landing.reader(self.tables[name])
+        return reader_of(self._landing, self.tables[name])
 
     def read_failures(self, name: str) -> tuple[type[Exception], ...]:
         """What `reader` raises when the table's mirror is gone or damaged; nothing if the table is not captured."""

@@ -1,13 +1,17 @@
 """Where readers put their files, and how they read a mirror back.
 
-A destination decides both (`destination.destination_protocol`).
+A destination decides both (`destination.destination_protocol`). What only some landings can do is a protocol of its
+own; one that cannot lacks the method:
 
-Its implementations are sent to Spark tasks, so they can be pickled.
+    ReadsBack       the tables can be read back
+    StagesFiles     the files become part of no table, so those that every destination has applied are deleted
+
+Readers are sent to Spark tasks, so they can be pickled.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,10 +79,6 @@ class MirrorReader(Protocol):
     """Reads one table of a destination back."""
 
     @property
-    def has_mirror(self) -> bool:
-        """Whether the destination can keep mirrors at all."""
-
-    @property
     def place(self) -> str:
         """Where the mirror is, for messages."""
 
@@ -105,21 +105,60 @@ class MirrorReader(Protocol):
 class Landing(Protocol):
     """Where readers put the files of a table."""
 
-    @property
-    def in_place(self) -> bool:
-        """Whether the files become part of tables, so that there is nothing to collect."""
-
     def chunks(self, table: Table) -> Folder:
         """The folder for files of chunks."""
 
     def changes(self, table: Table) -> Folder:
         """The folder for files of changes."""
 
+
+@runtime_checkable
+class ReadsBack(Protocol):
+    """A landing of a destination whose tables can be read back: for verification, redumps and sinks that join."""
+
     def reader(self, table: Table) -> MirrorReader:
-        """How the table's mirror is read back."""
+        """Reads a table back."""
+
+
+@runtime_checkable
+class StagesFiles(Protocol):
+    """A landing whose files become part of no table. Without it, they are those of the tables, and stay."""
 
     def collect(self, table: Table, files: Sequence[DataFile]) -> None:
-        """Delete files that every destination has applied. Called only if they do not become part of tables."""
+        """Delete files that every destination has applied."""
+
+
+@dataclass(frozen=True)
+class NoMirror:
+    """Stands for the reader of a table that cannot be read back. place: where its files are, for messages."""
+
+    place: str
+
+    @property
+    def unreadable(self) -> tuple[type[Exception], ...]:
+        """Nothing is read."""
+        return ()
+
+    def mirror(self) -> TableVersion | None:
+        """There is none."""
+        return None
+
+    def log(self) -> TableVersion | None:
+        """It is not read back."""
+        return None
+
+    def defect(self) -> str:
+        """That there is no mirror."""
+        return "the destination keeps no mirrors"
+
+    def commits_after(self, version: int) -> Iterator[Commit]:
+        """There is none."""
+        return iter(())
+
+
+def reader_of(landing: Landing, table: Table) -> MirrorReader:
+    """Reads a table back; `NoMirror` if the landing's destination cannot."""
+    return landing.reader(table) if isinstance(landing, ReadsBack) else NoMirror(landing.chunks(table).url)
 
 
 def read_or_raise(reader: MirrorReader, read: Callable[[], T]) -> T:

@@ -6,8 +6,10 @@
     RemembersTables      a destination whose next run need not look through tables that have not changed
     KeepsDifferences     a destination that keeps the differences which a verification finds
 
-The publisher and the commands ask with `isinstance`. How tables are read back, and whether readers' files become part
-of tables, is decided by the landing (`engine.capture.landing`).
+The publisher and the commands ask with `isinstance`. Two more are of the landing (`engine.capture.landing`):
+
+    ReadsBack            a landing whose tables can be read back
+    StagesFiles          a landing whose files become part of no table
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

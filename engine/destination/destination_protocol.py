@@ -237,7 +237,7 @@ class Destination(Protocol):
 
     @property
     def landing(self) -> Landing:
-        """Where readers put files for it, and how its tables are read back."""
+        """Where readers put files for it. It MAY be a `ReadsBack` or a `StagesFiles` (`engine.capture.landing`)."""
 
     @property
     def terms(self) -> Terms:

@@ -4,8 +4,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
-from engine.capture.landing import Landing
+from engine.capture.landing import Landing, StagesFiles
 from engine.decode.schema import table_from_dict
 from engine.destination.table_progress import files_of_parts
 from engine.ledger.records import TableChange
@@ -41,14 +42,15 @@ class EpochRetention:
                 for name, epochs in needs().items():
                     for epoch in epochs:
                         needed_parts[epoch].add(name)
+            collect = partial(self._collect, self._landing) if isinstance(self._landing, StagesFiles) else None
             with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-                self._ledger.prune(through, needed_parts, None if self._landing.in_place else self._collect)
+                self._ledger.prune(through, needed_parts, collect)
         finally:
             self._prune_lock.release()
 
-    def _collect(self, parts: Mapping[str, TableChange]) -> None:
+    def _collect(self, landing: StagesFiles, parts: Mapping[str, TableChange]) -> None:
         assert self._ledger.state is not None
         for name, part in parts.items():
             table_state = self._ledger.state.known(name)
             if table_state is not None and (files := [file for one in files_of_parts([(0, part)]) for _, file in one]):
-                self._landing.collect(table_from_dict(table_state.table), files)
+                landing.collect(table_from_dict(table_state.table), files)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.landing import Landing
+from engine.capture.landing import Landing, reader_of
 from engine.decode.arrow_schema import arrow_schema, conformed
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import CHANGES, MERGE
@@ -44,7 +44,7 @@ def read_back(landing: Landing, owner: Owner, table: Table, epoch: int, check: C
     table: as it is published. check: called now and then; its error ends the reading. Raises DestinationError, OSError,
     pa.ArrowException.
     """
-    reader, folder = landing.reader(table), landing.chunks(table)
+    reader, folder = reader_of(landing, table), landing.chunks(table)
     version = reader.mirror() if table.key else reader.log()
     if version is None:  # it was created without rows
         return TableRows(epoch, [], folder)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import DestinationError, MismatchError
+from engine.capture.landing import ReadsBack
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
@@ -152,7 +153,7 @@ class SinkOpening:
         target, generation = tables.targets.get(name), self.record.generations[name]
         if target is None or target.error is not None or target.applied_epochs[CHANGES] >= max(self.record.joined, 0):
             return
-        readable = self._first.landing.reader(target.destination.table).has_mirror
+        readable = isinstance(self._first.landing, ReadsBack)
         if not readable and not target.destination.table.key:
             raise _no_rows(name, self._sink.name)
         while True:

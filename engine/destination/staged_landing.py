@@ -4,11 +4,10 @@ The files are deleted once every destination has applied their epoch, when the l
 is deleted at the next start.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.capture.files import DataFile
-from engine.capture.landing import Commit, TableVersion
 from engine.decode.schema import Table
 from engine.destination.place_names import place_name
 from engine.store.folder import Folder
@@ -17,48 +16,10 @@ FOLDER = "_staged"
 
 
 @dataclass(frozen=True)
-class NoMirror:
-    """The reader of a destination that keeps no mirrors. place: the destination, for messages."""
-
-    place: str
-
-    @property
-    def has_mirror(self) -> bool:
-        """Never."""
-        return False
-
-    @property
-    def unreadable(self) -> tuple[type[Exception], ...]:
-        """Nothing is read."""
-        return ()
-
-    def mirror(self) -> TableVersion | None:
-        """There is none."""
-        return None
-
-    def log(self) -> TableVersion | None:
-        """It is not read back."""
-        return None
-
-    def defect(self) -> str:
-        """That there is none."""
-        return "the destination keeps no mirrors"
-
-    def commits_after(self, version: int) -> Iterator[Commit]:
-        """There is none."""
-        return iter(())
-
-
-@dataclass(frozen=True)
 class StagedLanding:
     """Folders beside the tables: `_staged/<database>/<table>` in the destination, which all workers share."""
 
     root: Folder
-
-    @property
-    def in_place(self) -> bool:
-        """Never."""
-        return False
 
     def _folder(self, table: Table) -> Folder:
         database, name = place_name(self.root, table.database), place_name(self.root, table.name)
@@ -71,10 +32,6 @@ class StagedLanding:
     def changes(self, table: Table) -> Folder:
         """The table's folder."""
         return self._folder(table)
-
-    def reader(self, table: Table) -> NoMirror:
-        """There is no mirror."""
-        return NoMirror(self.root.url)
 
     def collect(self, table: Table, files: Sequence[DataFile]) -> None:
         """Delete the files."""

@@ -90,7 +90,7 @@ def test_a_change_log_lives_in_a_bucket(
     assert [*states, table.is_there] == [False, True]
     table.check(None, INT)
     for epoch in range(EPOCHS):
-        place.landing.collect(INT, publish(place, table, epoch))
+        StagedLanding(beyond).collect(INT, publish(place, table, epoch))
     everything = list(range(2 * EPOCHS))
     assert read(folder) == everything
     assert len(list((folder / "_manifests").entries())) < EPOCHS

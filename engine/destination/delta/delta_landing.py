@@ -1,9 +1,8 @@
 """Where readers put files for a Delta destination, in place, and how its tables are read back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.capture.files import DataFile
 from engine.capture.landing import Commit
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
@@ -18,11 +17,6 @@ class DeltaReader:
 
     mirror_folder: Folder
     changes_folder: Folder
-
-    @property
-    def has_mirror(self) -> bool:
-        """Always: a table with a key has one."""
-        return True
 
     @property
     def place(self) -> str:
@@ -57,11 +51,6 @@ class DeltaLanding:
 
     root: Folder
 
-    @property
-    def in_place(self) -> bool:
-        """Always."""
-        return True
-
     def chunks(self, table: Table) -> Folder:
         """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
         return folders(self.root, table)[0]
@@ -74,6 +63,3 @@ class DeltaLanding:
         """Both folders."""
         database, name = table.database, table.name
         return DeltaReader(mirror_folder(self.root, database, name), changes_folder(self.root, database, name))
-
-    def collect(self, table: Table, files: Sequence[DataFile]) -> None:
-        """Nothing: the files are those of the Delta tables."""

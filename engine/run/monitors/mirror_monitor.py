@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from engine.base import clock
-from engine.capture.landing import Commit, Landing, MirrorReader
+from engine.capture.landing import Commit, Landing, MirrorReader, reader_of
 from engine.decode.schema import table_from_dict
 from engine.journal import Entry, Journal
 from engine.journal.destination_events import SinkApplied
@@ -171,7 +171,7 @@ class MirrorMonitor:
         for name in dict.fromkeys((*_taken(self._merged), *_taken(self._turn, _AT_ONCE))):
             table = tables[name].table if name in tables else {}
             if table.get("key"):  # others have no mirror
-                reader = self._landing.reader(table_from_dict(table))
+                reader = reader_of(self._landing, table_from_dict(table))
                 try:
                     self._report(self._watched.look(name, reader))
                     self._unread.discard(name)

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from engine.base.errors import DestinationError
 from engine.base.text_grid import text_grid
 from engine.capture.chunk.backfill import among
-from engine.capture.landing import Landing, TableVersion
+from engine.capture.landing import Landing, TableVersion, reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.capture.redump_requests import Redump, redump_from
 from engine.decode.arrow_schema import conformed, image_schema
@@ -60,7 +60,7 @@ def preview(directory: Directory, sink: Sink, arguments: Mapping[str, Any]) -> l
 
 def _affected(name: str, redump: Redump, table_state: TableState, landing: Landing) -> AffectedTable:
     table, plan = table_from_dict(table_state.table), plan_from_dict(table_state.plan)
-    reader = landing.reader(table)
+    reader = reader_of(landing, table)
     # A mirror that no epoch was applied to may not be there yet.
     defect = (
         reader.defect()

@@ -1,12 +1,18 @@
 """The seam stays small: who adds a destination implements a dozen members, and no more."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.capture import landing
+from engine.capture.landing import NoMirror, ReadsBack, StagesFiles, reader_of
 from engine.destination import capabilities, destination_protocol
+from engine.destination.delta.delta_landing import DeltaLanding, DeltaReader
+from engine.destination.staged_landing import StagedLanding
+from engine.store.local_folder import LocalFolder
+from tests.unit.destination.support import OLD
 
 MOST_MEMBERS = 12
 """Of one protocol: its methods, properties and attributes."""
@@ -39,6 +45,7 @@ def test_a_protocol_has_at_most_twelve_members(name: str) -> None:
 def test_the_seam_has_its_protocols() -> None:
     """So that the bound holds something: an attribute counts as a member too."""
     assert {"Destination", "DestinationTable", "PublishedMirror", "Terms", "Maintainable", "Landing"} <= set(SEAM)
+    assert {"ReadsBack", "StagesFiles"} <= set(SEAM)
     assert {"table", "mirror", "append"} <= members(SEAM["DestinationTable"])
 
 
@@ -48,3 +55,14 @@ def test_each_member_says_what_it_does(name: str) -> None:
     protocol = SEAM[name]
     bare = [one for one in members(protocol) if one in vars(protocol) and not inspect.getdoc(vars(protocol)[one])]
     assert not bare
+
+
+def test_a_landing_has_what_its_destination_can_do_and_nothing_else(tmp_path: Path) -> None:
+    """Files of Delta tables stay and are read back; staged files are deleted, and read by nobody else."""
+    delta, staged = DeltaLanding(LocalFolder(tmp_path)), StagedLanding(LocalFolder(tmp_path))
+    assert isinstance(delta, ReadsBack)
+    assert not isinstance(delta, StagesFiles)
+    assert isinstance(staged, StagesFiles)
+    assert not isinstance(staged, ReadsBack)
+    assert isinstance(reader_of(delta, OLD), DeltaReader)
+    assert isinstance(reader_of(staged, OLD), NoMirror)
