@@ -9,7 +9,7 @@ from app.common.view import words
 from app.common.view.alert_list import silenced_words, unsilenced
 from engine.alerting.silences import Silence, add_silence, end_silence, silences
 from engine.base.errors import TidemarkError
-from engine.journal.alert_texts import ALERTS, alert_title
+from engine.journal.alert_kinds import ALERTS, alert_title
 from engine.pipeline.directory import Directory
 
 _ALL_KINDS = "All kinds"

@@ -27,8 +27,7 @@ from engine.history.series import Lag
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
-from engine.pipeline.remote_state.spec_url import home as engine_home
-from engine.pipeline.remote_state.spec_url import pipelines_in
+from engine.pipeline.remote_state.host_pipelines import pipelines_in, usual_folder
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.runner_record import RunnerRecord, TableReading
 from engine.pipeline.saved_lists import read_alerts
@@ -53,7 +52,7 @@ class Launch:
 
 def home() -> Path:
     """The folder that has all pipelines, as an absolute path: runners start in another folder."""
-    return engine_home()
+    return usual_folder()
 
 
 def directories() -> list[Directory]:

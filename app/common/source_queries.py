@@ -24,9 +24,9 @@ from engine.source.connect import Connection, Server, describe, open_connection,
 from engine.source.endpoint import at_source, endpoint_of
 from engine.source.preflight import Preflight, run_preflight, server_preflight
 from engine.source.survey import Surveyed, survey
+from engine.spec.case_folding import spec_on
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Snapshot, Spec, parse
-from engine.spec.spec_names import spec_on
 
 EVERYTHING = "*.*"
 PlanKey = tuple[str, str]

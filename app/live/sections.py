@@ -20,7 +20,7 @@ from app.live.view import chunk_counts, reader_timeline
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.history import chunk_queries, runs, table_queries
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.pipeline.directory import Directory
 from engine.pipeline.state_words import TABLE_STATES
 from engine.spec import settings

@@ -15,8 +15,8 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
+from engine.spec.case_folding import spec_on
 from engine.spec.settings import Spec
-from engine.spec.spec_names import spec_on
 
 _OWN = ""
 _COLUMNS = {

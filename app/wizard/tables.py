@@ -14,9 +14,9 @@ from app.wizard.table_tree import Click, table_tree
 from app.wizard.view.planning import readers_of
 from engine.base.errors import TidemarkError
 from engine.source.survey import Surveyed
+from engine.spec.case_folding import spec_on
 from engine.spec.globs import NameRule
 from engine.spec.settings import ProjectionRules, Spec
-from engine.spec.spec_names import spec_on
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
 

@@ -1,7 +1,7 @@
 """Alerts: what raises them, who acknowledged or silenced them, and where they are sent.
 
-`alerts` raises them; `notifier` and `notify` send them. `alert_words` has their messages, with the numbers;
-`engine.journal.alert_texts` their titles, rules and remedies.
+`alerts` raises them; `notifier` and `notify` send them. `alert_messages` has their messages, with the numbers;
+`engine.journal.alert_kinds` their titles, rules and remedies.
 
 lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
                           `alerts.tables` has a `lag` of its own, with its glob as the table (`alerting.lag_rules`)

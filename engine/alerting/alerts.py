@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from engine.alerting.alert_words import (
+from engine.alerting.alert_messages import (
     OF_STORE,
     failure_kind,
     outage_alert,
@@ -31,7 +31,7 @@ from engine.base.wording import plural, rows_differ, sentences
 from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.events import (
     ChunkParked,

@@ -44,8 +44,8 @@ from engine.pipeline.directory import Directory
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import Position, binlog_files, current, file_of
+from engine.spec.case_folding import spec_on
 from engine.spec.settings import Spec
-from engine.spec.spec_names import spec_on
 
 GROUP = 32
 """Tables that are compared in one pass over the binlog: each holds a batch of images, and may hold a file open."""

@@ -105,7 +105,7 @@ def plan(
     from engine.source.connect import describe, open_connection
     from engine.source.connection_limits import few, limited_text, limits_of
     from engine.source.endpoint import endpoint_of
-    from engine.spec.spec_names import spec_on
+    from engine.spec.case_folding import spec_on
 
     spec, directory = opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))

@@ -29,11 +29,10 @@ def watch(
     The console does the same while it runs. Several watchdogs can watch the same folder. Runners keep running when a
     watchdog ends.
     """
-    from engine.pipeline.remote_state.spec_url import home as usual_home
-    from engine.pipeline.remote_state.spec_url import pipelines_in
+    from engine.pipeline.remote_state.host_pipelines import pipelines_in, usual_folder
     from engine.watch.background import watch as watch_all
 
-    folder = usual_home() if home is None else home.expanduser().absolute()
+    folder = usual_folder() if home is None else home.expanduser().absolute()
     if not folder.is_dir():
         raise SpecError(
             f"{folder} is no folder.", detail="Nothing is watched.", hint="Give the folder that has the pipelines."

@@ -3,7 +3,7 @@
 events.py             the events, and the format of a line; more of them in `*_events.py`, their nested records in
                       `event_fields`
 journal.py            `Journal`: writes the events of a run
-alert_texts.py        titles, rules and remedies of alerts
+alert_kinds.py        titles, rules and remedies of alerts
 linefile.py           the file below it: whole lines, also on a full disk
 afterword.py          events that the watchdog adds to the journal of a run that has ended
 event_lines.py        events that are read back from lines of other versions

@@ -1,6 +1,6 @@
 """The sentences with which the terminal, `status` and the console describe journal events. They are worded only here.
 
-The texts of alerts are in `journal.alert_texts`.
+The texts of alerts are in `journal.alert_kinds`.
 
 A sentence does not name its table, which is shown beside it. Any field may be null, because journals of other versions
 are shown too (`journal.event_lines`).

@@ -3,7 +3,7 @@
 planner.py            asks the server for what a plan needs; `strategy` decides: even, uneven or one, and why
 chunks.py             the plan, and the bounds of an even one, by arithmetic
 walk.py               the bounds of an uneven one, which the server finds
-splitting.py          picks one of the two for the next chunk
+next_chunks.py        picks one of the two for the next chunk
 coverage.py           which ranges are finished; `places`: in which chunk a key lies
 keys.py               values of keys in SQL and in plans; `ordering`: those that only the server can compare; `named`:
                       those that a user names; `conditions`: ranges for Arrow

@@ -3,7 +3,7 @@
 Also the plan that produces them.
 
 A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot
-(`plan.splitting`). Each chunk ends where the next one begins; the first is open below, the last open above. NULL keys
+(`plan.next_chunks`). Each chunk ends where the next one begins; the first is open below, the last open above. NULL keys
 belong to the first.
 """
 

@@ -26,9 +26,9 @@ from engine.plan.mirrors import (
     per_day,
     rate_text,
 )
+from engine.plan.next_chunks import split
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
-from engine.plan.splitting import split
 from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection
 from engine.source.endpoint import endpoint_of

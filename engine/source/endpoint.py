@@ -6,9 +6,9 @@ Separate from `connect`, so that readers do not import specs.
 from contextlib import closing
 
 from engine.source.connect import Endpoint, describe, open_connection
+from engine.spec.case_folding import spec_on
 from engine.spec.globs import NameRule
 from engine.spec.settings import Source, Spec, password
-from engine.spec.spec_names import spec_on
 
 
 def endpoint_of(source: Source) -> Endpoint:

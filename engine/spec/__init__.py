@@ -4,6 +4,6 @@ settings.py           the whole, and the sections without a file of their own; `
 sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers
 alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
 startup.py            where a pipeline begins
-globs.py              globs of tables; `spec_names`: held against the server's names; `periods`
-spec_name.py          names of pipelines; `folder_names`: of tables in a destination
+globs.py              globs of tables; `case_folding`: as the server compares names; `periods`
+pipeline_name.py      names of pipelines and sinks; `folder_names`: of tables in a destination
 """

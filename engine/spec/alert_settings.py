@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from engine.journal.alert_texts import ALERTS
+from engine.journal.alert_kinds import ALERTS
 from engine.spec.globs import including, matches
 from engine.spec.section import Section
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.errors import SpecError
+from engine.spec.pipeline_name import NAME, NAME_RULE
 from engine.spec.sink_settings import Sink
-from engine.spec.spec_name import NAME, NAME_RULE
 
 
 def with_first_sink(values: Any) -> Any:

@@ -22,9 +22,9 @@ from engine.spec.alert_settings import Alerts, Route
 from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
+from engine.spec.pipeline_name import NAME, NAME_RULE
 from engine.spec.section import Section
 from engine.spec.sink_settings import Sink, bucket_url, require_same_everywhere
-from engine.spec.spec_name import NAME, NAME_RULE
 from engine.spec.startup import checked_startup
 from engine.spec.throttle_settings import Throttle
 from engine.spec.verify_settings import Verify

@@ -12,7 +12,7 @@ from engine.base import clock
 from engine.base.wording import plural, sentences
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
-from engine.journal.alert_texts import alert_title
+from engine.journal.alert_kinds import alert_title
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import (

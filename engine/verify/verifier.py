@@ -32,7 +32,7 @@ from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
 from engine.destination.registry import destination_of
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
 from engine.pipeline.directory import Directory

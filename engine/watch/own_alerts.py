@@ -15,7 +15,7 @@ from engine.base.errors import TidemarkError
 from engine.base.redaction import redact
 from engine.journal.afterword import append_to
 from engine.journal.alert_events import AlertCleared, AlertRaised
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.journal.events import Event
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory

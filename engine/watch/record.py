@@ -20,7 +20,7 @@ from engine.base.errors import is_disk_full
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
-from engine.watch.restarts import HOUR_S
+from engine.watch.restart_rules import HOUR_S
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 

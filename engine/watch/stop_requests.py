@@ -21,7 +21,7 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
 from engine.watch.record import WatchRecord, read_record
-from engine.watch.restarts import HOUR_S, asked_to_stop, death_of, not_mendable
+from engine.watch.restart_rules import HOUR_S, asked_to_stop, death_of, not_mendable
 
 
 @dataclass(frozen=True)

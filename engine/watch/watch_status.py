@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import RunnerRecord
 from engine.watch.record import read_record
-from engine.watch.restarts import HOUR_S, death_of
+from engine.watch.restart_rules import HOUR_S, death_of
 from engine.watch.stop_requests import waiting_stop
 
 

@@ -31,7 +31,7 @@ from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
 from engine.watch.own_alerts import OwnAlerts, Subject, WatchReport, journalled, unsent
 from engine.watch.record import Restart, WatchRecord, WatchRecords, alone
-from engine.watch.restarts import (
+from engine.watch.restart_rules import (
     HOUR_S,
     Death,
     after_code,

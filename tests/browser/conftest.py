@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from engine.alerting.acknowledgements import acknowledge
 from engine.base import clock
 from engine.base.durable import write_atomically
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.source.connect import RESNAPSHOT_ALL

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine.base import clock
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.pipeline.command_file import send_command
 from engine.pipeline.command_queue import claim_for_run
 from tests.browser.conftest import OpenPage, healthy

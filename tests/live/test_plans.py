@@ -17,9 +17,9 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import unsplit_table
 from engine.plan.keys import configured_key
+from engine.plan.next_chunks import split
 from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
-from engine.plan.splitting import split
 from engine.plan.walk import key_statement
 from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query

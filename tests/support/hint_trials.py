@@ -384,7 +384,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "spark/session.py::_explained": (1, OUTSIDE),
     "spark/session.py::_in_time": (1, OUTSIDE),
     "spark/workers.py::require": (2, OUTSIDE),
-    "spec/spec_names.py::_sections": (1, INPUT),
+    "spec/case_folding.py::_sections": (1, INPUT),
     "spec/sink_settings.py::Sink.require_mirrors": (1, INPUT),
     "spec/throttle_settings.py::throttle_changes": (1, INPUT),
     "spec/throttle_settings.py::end_of_throttle": (1, INPUT),

@@ -18,7 +18,7 @@ from engine.base.errors import ErrorRecord
 from engine.base.write_causes import WRITE_ALERTS
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
-from engine.journal.alert_texts import ALERTS, alert_title, remedy
+from engine.journal.alert_kinds import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.pipeline.active_alert import Alert
 from engine.spec.alert_settings import Alerts as Settings

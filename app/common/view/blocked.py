@@ -3,7 +3,7 @@
 What waits and who holds it, what it means, and what to do.
 """
 
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.journal.sentences import blocked
 from engine.pipeline.runner_record import RunnerRecord
 

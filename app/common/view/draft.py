@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engine.pipeline import formats
-from engine.spec.spec_name import NAME, NAME_RULE
+from engine.spec.pipeline_name import NAME, NAME_RULE
 
 StepOutcome = Literal["ok", "warn", "fail"]
 

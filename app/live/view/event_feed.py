@@ -12,7 +12,7 @@ from app.common.view.status_style import who_acts
 from engine.base.wording import sentences
 from engine.history.event_queries import JournalLine
 from engine.journal.alert_events import AlertCleared, AlertRaised
-from engine.journal.alert_texts import remedy
+from engine.journal.alert_kinds import remedy
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.events import (

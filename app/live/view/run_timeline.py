@@ -18,7 +18,7 @@ from app.common.view import words
 from app.common.view.status_style import HEX
 from engine.history.runs import Run
 from engine.history.timeline_queries import CaughtUp, Copying, Moment
-from engine.journal.alert_texts import alert_title
+from engine.journal.alert_kinds import alert_title
 from engine.pipeline.state_words import WRITE_REASONS
 
 ROWS = ("Phase", "Pauses", "Outages", "Redumps", "Schema changes", "Restarts", "Alerts")

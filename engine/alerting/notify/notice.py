@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.base.wording import utc_time
-from engine.journal.alert_texts import alert_title
+from engine.journal.alert_kinds import alert_title
 from engine.spec.alert_settings import Alerts
 
 RAISED, CLEARED, TEST = "alert.raised", "alert.cleared", "alert.test"

@@ -15,4 +15,6 @@ Requests cost money and time, so nobody lists or asks in turn. The runner replac
 still has the tag of the last time. An operator who leaves something replaces the lease too, so the runner's next
 replacement is refused, and it looks. A host that only watches asks for the lease's tag, and lists if the lease says
 that files have changed.
+
+`host_pipelines` lists the pipelines of a host, copies included; `spec_url` finds one by the URL of its state.
 """

@@ -1,38 +1,15 @@
 """A pipeline named by the URL of its state instead of a spec file: `tidemark status s3://bucket/pipelines/shop`."""
 
-import os
-import tomllib
-from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.operator_copy import follow, refresh
+from engine.pipeline.remote_state.host_pipelines import usual_folder
+from engine.pipeline.remote_state.operator_copy import refresh
 from engine.pipeline.remote_state.place import note_state, state_url
 
 _SCHEME = "s3:/"
 """What a path makes of `s3://`."""
-
-
-def home() -> Path:
-    """The folder that has the pipelines of this host: `TIDEMARK_HOME`, else `~/.tidemark`."""
-    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
-
-
-def pipelines_in(folder: Path) -> list[Directory]:
-    """The pipelines in a folder, by name. The copies of those whose state is in a bucket are kept current."""
-    directories = [Directory(spec.parent) for spec in sorted(folder.glob("*/pipeline.toml"))]
-    for directory in directories:
-        with suppress(OSError, ValueError, SpecError):
-            _follow(directory, directory.spec.stat().st_mtime_ns)
-    return directories
-
-
-@lru_cache(maxsize=4096)
-def _follow(directory: Directory, _changed_ns: int) -> None:
-    state = tomllib.loads(directory.spec.read_text(encoding="utf-8")).get("state")
-    follow(directory, state if isinstance(state, str) else None)
 
 
 def local_spec(argument: Path) -> Path:
@@ -44,7 +21,7 @@ def local_spec(argument: Path) -> Path:
     if not text.startswith(_SCHEME):
         return argument
     url = f"s3://{text.removeprefix(_SCHEME).strip('/')}"
-    directory = Directory(home() / url.rpartition("/")[2])
+    directory = Directory(usual_folder() / url.rpartition("/")[2])
     other = state_url(directory)
     if other not in (None, url) or (other is None and directory.spec.exists()):
         raise SpecError(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.alerting.alert_words import patience_s
+from engine.alerting.alert_messages import patience_s
 from engine.alerting.notifier import Notifier
 from engine.destination.destination_protocol import Destination
 from engine.destination.registry import destination_of

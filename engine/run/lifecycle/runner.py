@@ -42,9 +42,9 @@ from engine.run.tables.membership_commands import MembershipCommand
 from engine.source.connect import Server
 from engine.source.endpoint import endpoint_of, name_rule
 from engine.spark.session import Session
+from engine.spec.case_folding import spec_on
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec
-from engine.spec.spec_names import spec_on
 
 Listener = Callable[[Entry], None]
 UNTIL = ("snapshot", "caught-up")

@@ -3,7 +3,7 @@
 It is stateless: it receives a range that is not split yet and returns the chunks split off. So the binlog never waits
 for a walk.
 
-`plan.splitting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large
+`plan.next_chunks` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large
 (`ChunkRequest.max_rows`), and `TableCopy.shorten` queues the rest to be split again.
 """
 
@@ -16,7 +16,7 @@ from engine.base.errors import TidemarkError, TransientError
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
 from engine.plan.coverage import Split, Unsplit
-from engine.plan.splitting import split
+from engine.plan.next_chunks import split
 from engine.source.connect import Connection, Endpoint, break_off, open_connection
 from engine.source.turns import Turns
 

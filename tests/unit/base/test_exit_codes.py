@@ -9,7 +9,7 @@ from app.common.view.health import EXIT_CODES as SHOWN
 from app.common.view.health import exit_words
 from engine.base.errors import ERRORS
 from engine.base.exit_codes import EXIT_CODES, NEEDS_OPERATOR
-from engine.watch.restarts import after_code
+from engine.watch.restart_rules import after_code
 
 DOCS = Path(__file__).parents[3] / "docs"
 

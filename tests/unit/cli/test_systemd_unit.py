@@ -11,7 +11,7 @@ from engine.base.errors import ERRORS
 from engine.cli.systemd_unit import quoted, unit_of
 from engine.pipeline.directory import directory_of
 from engine.spec.settings import load
-from engine.watch.restarts import after_code
+from engine.watch.restart_rules import after_code
 
 SPEC = """
 name = "shop"

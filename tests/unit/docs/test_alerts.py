@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from engine.journal.alert_texts import ALERTS, alert_title, remedy
+from engine.journal.alert_kinds import ALERTS, alert_title, remedy
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 

@@ -16,7 +16,7 @@ from engine.base import clock, processes
 from engine.base.durable import write_atomically
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.pipeline.directory import Directory
-from engine.pipeline.remote_state.spec_url import pipelines_in
+from engine.pipeline.remote_state.host_pipelines import pipelines_in
 from engine.watch import watchdog
 from engine.watch.watchdog import Watchdog
 from tests.support.patience import PATIENCE_S

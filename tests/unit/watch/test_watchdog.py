@@ -309,7 +309,7 @@ def test_nothing_is_said_of_a_pipeline_whose_copy_is_old(home: Home, monkeypatch
     """Its state is in a bucket, which this host does not reach: the runner may be well."""
     home.gone()
     note_state(home.where, "s3://bucket/shop")
-    monkeypatch.setattr("engine.pipeline.remote_state.spec_url.follow", lambda *_: None)
+    monkeypatch.setattr("engine.pipeline.remote_state.host_pipelines.follow", lambda *_: None)
     home.watchdog().look()
     assert read_alerts(home.where) == []
     note_state(home.where, None)

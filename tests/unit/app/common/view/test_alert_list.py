@@ -11,7 +11,7 @@ from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.base.errors import ErrorRecord
 from engine.history.alert_queries import Cleared
-from engine.journal.alert_texts import ALERTS
+from engine.journal.alert_kinds import ALERTS
 from engine.pipeline.active_alert import Alert
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts

@@ -6,7 +6,7 @@ import pytest
 
 from app.common.view.hints import comes_back, for_console, for_wizard
 from engine.base.errors import TableStoppedError, stop_of
-from engine.journal.alert_texts import ALERTS, remedy
+from engine.journal.alert_kinds import ALERTS, remedy
 
 CASES = [
     (

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from engine.base.errors import SpecError
+from engine.spec.case_folding import spec_on
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec, parse
-from engine.spec.spec_names import spec_on
 
 TEXT = """
 name = "shop"

@@ -29,8 +29,8 @@ from engine.plan.coverage import (
     unsplit_table,
 )
 from engine.plan.keys import Bound, bound_at
+from engine.plan.next_chunks import split
 from engine.plan.places import place
-from engine.plan.splitting import split
 from engine.plan.strategy import KeyEnds, decide
 from engine.plan.walk import key_ends, next_bound
 from engine.source.catalog import Statistics

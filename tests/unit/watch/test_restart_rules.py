@@ -7,7 +7,7 @@ import pytest
 from engine.base.errors import ERRORS, ErrorRecord
 from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
-from engine.watch.restarts import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
+from engine.watch.restart_rules import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
 
 ALIVE = RunnerRecord("running", "r1", 7, "h", alive=True, heartbeat="2026-01-31T09:30:00.000000Z")
 LOST = replace(ALIVE, alive=False)
