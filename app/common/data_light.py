@@ -15,9 +15,10 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.explore.table_facts import committed_facts
 from engine.history import table_queries
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts
-from engine.pipeline.verification_records import ForeignChanges, Summary, Unreadable
+from engine.pipeline.verification_records import ForeignChanges
 from engine.pipeline.verifications import mirror_logs_changed, read_mirror_logs, read_summaries, summaries_changed
 from engine.spec import settings
 from engine.spec.verify_settings import OFF, Verify

@@ -305,12 +305,12 @@ class ActiveAlerts:
         yield from self._readable(event)
 
     def _readable(self, event: TableVerified) -> Iterator[AlertNotice]:
-        name, broken = ("mirror_unreadable", event.table), event.summary.get("unreadable")
-        if not broken:
+        name, broken = ("mirror_unreadable", event.table), event.summary.unreadable
+        if broken is None:
             yield from self._clear(name, f"The mirror of {event.table} can be read.", None)
         else:
-            message = f"{event.table}: {broken['why']}"
-            yield from self._stand(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
+            message = f"{event.table}: {broken.why}"
+            yield from self._stand(Alert(*name, None, None, message, broken.hint, broken.at, self._at))
 
     def _audited(self, event: ChangeLogsAudited) -> Iterator[AlertNotice]:
         if event.again is not None and event.again not in event.differing:

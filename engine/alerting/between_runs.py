@@ -55,7 +55,7 @@ def _events(directory: Directory, tables: Iterable[str]) -> Iterator[Event]:
     for table in tables:
         if (summary := summaries.get(table)) is None:
             continue
-        yield TableVerified(table=table, differences=summary.differences, summary=summary.to_json())
+        yield TableVerified(table=table, differences=summary.differences, summary=summary)
         if table in foreign and has_proved(summary, foreign[table].version):
             yield MirrorWritten(table=table, commits=0, cleared_by="verification")
 

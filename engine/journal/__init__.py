@@ -1,7 +1,7 @@
 """The journal: what happened in each run of a pipeline.
 
 events.py             the events, and the format of a line; more of them in `*_events.py`, their nested records in
-                      `event_fields`
+                      `event_fields` and `verification_summary`
 journal.py            `Journal`: writes the events of a run
 alert_kinds.py        titles, rules and remedies of alerts
 linefile.py           the file below it: whole lines, also on a full disk

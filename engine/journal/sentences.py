@@ -278,9 +278,8 @@ def _verified(event: TableVerified) -> str:
     """The rows that differ; else the verdict, and why a table could not be verified."""
     if event.differences:
         return rows_differ(event.differences)
-    summary = event.summary or {}
-    verdict, why = summary.get("verdict"), summary.get("why")
-    return f"{verdict}: {why}" if why and verdict != "verified" else str(verdict)
+    verdict, why = event.summary.verdict, event.summary.why
+    return f"{verdict}: {why}" if why and verdict != "verified" else verdict
 
 
 def _resumed(event: TableResumed) -> int:

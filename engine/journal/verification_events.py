@@ -7,6 +7,7 @@ from typing import Any, Self
 from engine.base.json_records import records_from
 from engine.journal.event_fields import ForeignCommit
 from engine.journal.events import Event
+from engine.journal.verification_summary import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +17,16 @@ class TableVerified(Event, name="table.verified"):
     table: str
     differences: int
     """Rows that differ, as far as known."""
-    summary: Mapping[str, Any]
-    """`engine.pipeline.verifications.Summary`."""
+    summary: Summary
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's fields, with the summary as in `verify/summary.json`."""
+        return {**super().to_json(), "summary": self.summary.to_json()}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`. Raises TypeError if the summary is damaged."""
+        return cls(**{**line, "summary": Summary.from_json(line["summary"] or {})})
 
 
 @dataclass(frozen=True, kw_only=True)

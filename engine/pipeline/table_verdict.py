@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.base.wording import rows_differ
-from engine.pipeline.verification_records import ForeignChanges, Summary, Unreadable
+from engine.journal.verification_summary import Summary, Unreadable
+from engine.pipeline.verification_records import ForeignChanges
 from engine.pipeline.verifications import RESNAPSHOTTED, has_proved, stale_at_s, unreadable
 
 VerificationState = Literal["verified", "stale", "diverged", "unverifiable"]

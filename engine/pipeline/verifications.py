@@ -18,9 +18,10 @@ from pathlib import Path
 
 from engine.base import clock
 from engine.base.durable import write_atomically
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import Details, LastAudit, MirrorLogs, Summary, Unreadable
+from engine.pipeline.verification_records import Details, LastAudit, MirrorLogs
 from engine.spec.folder_names import folder_name
 
 _LONGEST_NAME = 200

@@ -252,7 +252,7 @@ def _verifications(make: _Families, seen: Seen) -> Iterator[Metric]:
         "verified_timestamp_seconds",
         "When the part of the table was verified whose verification is the oldest.",
         ("table",),
-        {name: clock.parse_utc(at).timestamp() for name, event in verifications.items() if (at := event.summary["at"])},
+        {name: clock.parse_utc(at).timestamp() for name, event in verifications.items() if (at := event.summary.at)},
     )
 
 

@@ -21,11 +21,12 @@ from engine.base.errors import ConnectionLimitError
 from engine.capture.redump_requests import bound_from
 from engine.journal import Journal
 from engine.journal.verification_events import TableVerified
+from engine.journal.verification_summary import Summary
 from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.saved_lists import read_alerts
-from engine.pipeline.verification_records import Details, ForeignChanges, PartState, Summary
+from engine.pipeline.verification_records import Details, ForeignChanges, PartState
 from engine.pipeline.verifications import (
     mirror_logs_changed,
     read_details,
@@ -207,7 +208,7 @@ class ContinuousVerifier:
             current = name in tables and tables[name].generation == one.generation
             if current and self._journaled.get(name) != one.last:
                 self._journaled[name] = one.last
-                self._journal.write(TableVerified(table=name, differences=one.differences, summary=one.to_json()))
+                self._journal.write(TableVerified(table=name, differences=one.differences, summary=one))
 
 
 def known_at_start(directory: Directory) -> dict[str, str]:

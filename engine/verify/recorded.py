@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.base import clock
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import Details, Difference, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import Details, Difference, PartState
 from engine.pipeline.verifications import (
     RESNAPSHOTTED,
     locked,

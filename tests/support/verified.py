@@ -1,6 +1,6 @@
 """A table's verification, for tests."""
 
-from engine.pipeline.verification_records import Summary
+from engine.journal.verification_summary import Summary
 
 VERIFIED: Summary = Summary(
     verdict="verified",

@@ -15,6 +15,7 @@ from app.common.view.health import Layer
 from app.common.view.hints import for_console
 from engine.base.wording import rows_differ
 from engine.journal.sentences import audited
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.table_verdict import (
     LABELS,
     LACKS,
@@ -26,7 +27,7 @@ from engine.pipeline.table_verdict import (
     VerificationState,
     verdict_of,
 )
-from engine.pipeline.verification_records import Details, Difference, LastAudit, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import Details, Difference, LastAudit, PartState
 from engine.pipeline.verifications import RESNAPSHOTTED, stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 

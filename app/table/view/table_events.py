@@ -9,7 +9,7 @@ from app.common.view.status_style import who_acts
 from app.live.view import event_feed
 from engine.history.event_queries import JournalLine
 from engine.journal.events import ErrorReported, TableChanged, TablePlanned, TableStateChanged
-from engine.pipeline.verification_records import Unreadable
+from engine.journal.verification_summary import Unreadable
 
 ERRORS = (
     "error",

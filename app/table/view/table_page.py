@@ -24,8 +24,8 @@ from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
+from engine.journal.verification_summary import Unreadable
 from engine.pipeline.state_words import RemovedFiles
-from engine.pipeline.verification_records import Unreadable
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""

@@ -23,11 +23,12 @@ from engine.journal.destination_events import SinkApplied
 from engine.journal.event_fields import ForeignCommit
 from engine.journal.events import TableStateChanged
 from engine.journal.verification_events import MirrorWritten
+from engine.journal.verification_summary import Summary
 from engine.ledger.state import State
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.saved_lists import read_alerts
-from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import (
     has_proved,
     read_mirror_logs,

@@ -8,10 +8,11 @@ import pytest
 
 from engine.alerting.between_runs import report_verified
 from engine.base import clock, processes
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
-from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary, Unreadable
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import save, save_mirror_logs
 from engine.spec.settings import Spec, parse
 from tests.support.receiver import Receiver

@@ -18,10 +18,11 @@ from engine.destination.agreement import Comparison
 from engine.destination.missing_epochs import MissingEpochs
 from engine.explore.table_facts import committed_facts, facts_of
 from engine.history import table_queries
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import CHANGES_ONLY, NO_KEY, TableFacts, incomparable
-from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary, Unreadable
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import save, save_mirror_logs
 from engine.spec.settings import load
 from engine.status.status import status

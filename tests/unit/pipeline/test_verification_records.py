@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import (
-    Details,
-    Difference,
-    ForeignChanges,
-    MirrorLogs,
-    PartState,
-    Summary,
-    Unreadable,
-)
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges, MirrorLogs, PartState
 from engine.pipeline.verifications import (
     read_details,
     read_mirror_logs,

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from engine.base import clock
+from engine.journal.verification_summary import Summary
 from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text
 from engine.pipeline.table_verdict import TableFacts, verdict_of
-from engine.pipeline.verification_records import Details, Difference, ForeignChanges, Summary
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges
 from engine.pipeline.verifications import read_details, read_summaries, save
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage

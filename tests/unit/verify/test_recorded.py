@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from engine.base.errors import SpecError
+from engine.journal.verification_summary import Summary
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts, verdict_of
-from engine.pipeline.verification_records import Details, Difference, ForeignChanges, Summary
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges
 from engine.pipeline.verifications import has_proved, read_details, read_summaries
 from engine.verify.recorded import Recorder, forgotten, merged
 from engine.verify.scope import share

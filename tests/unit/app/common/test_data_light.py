@@ -8,9 +8,10 @@ import pytest
 
 from app.common import data_light, home
 from engine.history import table_queries
+from engine.journal.verification_summary import Summary
 from engine.pipeline import verifications
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import save, save_mirror_logs
 from tests.support.verified import VERIFIED
 from tests.unit.app.support import NOW

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.common import table_acts
 from app.common.view.roles import EVERYBODY
 from engine.base.errors import TableGoneError, TableStoppedError, stop_of
-from engine.pipeline.verification_records import Unreadable
+from engine.journal.verification_summary import Unreadable
 from engine.pipeline.verifications import save
 from tests.support.simulation import SimulatedTable, Simulation
 from tests.support.verified import VERIFIED

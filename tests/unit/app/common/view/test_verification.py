@@ -22,16 +22,9 @@ from app.common.view.verification import (
 )
 from engine.base import clock
 from engine.base.wording import NOTHING
+from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.table_verdict import TableFacts
-from engine.pipeline.verification_records import (
-    Details,
-    Difference,
-    ForeignChanges,
-    LastAudit,
-    PartState,
-    Summary,
-    Unreadable,
-)
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges, LastAudit, PartState
 from engine.spec.verify_settings import Verify
 from engine.verify.recorded import forgotten
 

@@ -4,7 +4,7 @@ import json
 
 from app.table.view.table_events import broken_rows, error_rows, schema_rows
 from engine.history.event_queries import JournalLine
-from engine.pipeline.verification_records import Unreadable
+from engine.journal.verification_summary import Unreadable
 from tests.unit.app.support import AT, NOW, ago
 
 

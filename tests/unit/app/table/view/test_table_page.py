@@ -11,8 +11,8 @@ from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshnes
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
+from engine.journal.verification_summary import Unreadable
 from engine.pipeline.state_words import RemovedFiles
-from engine.pipeline.verification_records import Unreadable
 from tests.unit.app.support import NOW, ago, growing, lag, runner, table
 
 FLOW = Flow(ago(3), ago(3), ago(2), None, None)
