@@ -20,7 +20,10 @@ def has_table_buttons(where: Directory, one: Firing) -> bool:
 
 
 def buttons(where: Directory, one: Firing, *, key: str) -> None:
-    """Nothing for a viewer, and for an alert whose cause no button ends."""
+    """The buttons that end the cause of an alert.
+
+    None for a viewer, or if no button ends the cause.
+    """
     if not access.operator():
         return
     runner = home.runner(where)

@@ -229,7 +229,7 @@ def resnapshot_tables(where: Directory, tables: Sequence[str], key: str = "resna
 
 
 def _resnapshot_tables(where: Directory, click: int, tables: list[str], reason_key: str) -> None:
-    """Resnapshot them once a click."""
+    """Resnapshot the tables, once per click."""
     if first_time(where.root.name, click):
         _resnapshot(where, reason_key, tables)
 
@@ -245,7 +245,10 @@ def _refused(name: str) -> str:
 
 
 def refusal(name: str) -> None:
-    """Why nothing came of the last click of this browser. It stays until the next one: pages refresh by themselves."""
+    """Why the last click of this browser had no effect.
+
+    It stays until the next click, because pages refresh by themselves.
+    """
     problem = st.session_state.get(_refused(name))
     if isinstance(problem, TidemarkError):
         messages.error(problem)
@@ -268,12 +271,10 @@ def ask(
     key: str,
     arguments: Mapping[str, Any] | None = None,
 ) -> None:
-    """A button that sends a command when it was confirmed, with a reason.
+    """A button that sends a command after a confirmation, with a reason.
 
-    label, confirm: of the button, and of its confirmation.
-
-    It opens in the browser only, and the confirmation is a callback, so neither is lost in a rerun, which happens
-    whenever the runner's state changes.
+    label, confirm: the labels of the button and of its confirmation. The page reruns whenever the runner's state
+    changes. Neither is lost then: the confirmation opens in the browser alone, and it is a callback.
     """
     click = clicks(where.root.name)
     with st.popover(label, icon=icon, key=key):
@@ -295,7 +296,7 @@ def _confirmed(
 
 
 def send_once(where: Directory, click: int, verb: str, reason: str, arguments: Mapping[str, Any] | None = None) -> None:
-    """Send a command, unless this click has sent one already (`clicks`): a callback of buttons."""
+    """Send a command, unless this click has sent one already (`clicks`). A callback for buttons."""
     if first_time(where.root.name, click):
         post(where, verb, reason, arguments)
 

@@ -24,7 +24,7 @@ from engine.spec import settings
 from engine.spec.verify_settings import OFF, Verify
 
 _MOST = 8
-"""Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
+"""Pipelines in the cache. One with 5 000 tables takes about 12 MB."""
 _tables_by_pipeline: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
 """By directory: the facts behind the tables, the seconds from and until which they hold, and the tables."""
 _READ_S = 3.0
@@ -42,7 +42,7 @@ def verify_settings(where: Directory) -> Verify:
 
 
 def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
-    """The pipeline's tables, without removed ones. They are kept until a fact changes, or a verdict by its age."""
+    """The pipeline's tables, without removed ones. Cached until a fact changes, or a verdict by its age."""
     changed, verify = summaries_changed(where), verify_settings(where)
     names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
     foreign = _foreign_in(where, mirror_logs_changed(where))
@@ -58,7 +58,10 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
 
 
 def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
-    """What is known of tables. The files of verification and the journal are newer than what was read of the ledger."""
+    """The facts of tables.
+
+    Verification files and the journal are newer than what was last read of the ledger.
+    """
     summaries, foreign = read_summaries(where), _foreign_in(where, mirror_logs_changed(where))
     stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
     committed = _facts_by_pipeline[where.root].facts if where.root in _facts_by_pipeline else {}
@@ -87,9 +90,9 @@ class _VerificationFacts:
 def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
     """What the ledger and the Delta logs say of the tables.
 
-    Empty if they cannot be read, which other parts of the page say.
+    Empty if they cannot be read; other parts of the page show the error.
 
-    They are read at most every few seconds, and in at most a fiftieth of the time. Equal facts are the same object.
+    They are read at most every `_READ_S` seconds, and for at most 2 % of the time. Equal facts are the same object.
     """
     read, began_s = _facts_by_pipeline.get(where.root), clock.monotonic_s()
     if read is not None and began_s < read.until_s:

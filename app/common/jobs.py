@@ -114,7 +114,7 @@ def renew(key: str, work: Callable[[], object]) -> None:
         _jobs().renew(key, work)
 
 
-def known(key: str) -> bool:
+def exists(key: str) -> bool:
     """Whether there is such a job, running or done."""
     return _jobs().get(key) is not None
 

@@ -25,7 +25,7 @@ def three_parts(
 
 
 def note(message: str, detail: str, hint: str) -> None:
-    """Three parts about something that is as it should be."""
+    """A message in three parts about something that is in order."""
     st.info(words.three_parts(message, detail, hint), icon=":material/info:")
 
 

@@ -17,8 +17,8 @@ _MOST = 10
 """Tables that are named."""
 
 
-def said(where: Directory) -> set[str]:
-    """The kind of alert whose news the notice has."""
+def explained_kinds(where: Directory) -> set[str]:
+    """The kind of alert that the notice already explains; empty if there is no such table."""
     return {KIND} if home.ask(event_queries.appeared, where.root.name) else set()
 
 

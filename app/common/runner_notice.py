@@ -8,7 +8,7 @@ import streamlit as st
 from app.common import access, controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import blocked, words
-from app.common.view.alert_list import said_of
+from app.common.view.alert_list import kinds_of_state
 from app.common.view.health import Runner, away_line, stands_still, startup_line, troubles
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
@@ -52,9 +52,9 @@ def blocked_reads(where: Directory, table: str | None = None) -> None:
         messages.three_parts(what, meaning, do, amber=True)
 
 
-def alerts_said(where: Directory, runner: Runner) -> set[str]:
-    """The kinds of alerts whose news one of the panels has: it is said once."""
-    kinds = set(said_of(runner))
+def explained_kinds(where: Directory, runner: Runner) -> set[str]:
+    """The kinds of alerts that a panel already explains, so that the page does not repeat them."""
+    kinds = set(kinds_of_state(runner))
     record = home.live_record(where)
     if runner.alive and record is not None and record.helpers:
         kinds.add("helper_failed")
@@ -105,7 +105,10 @@ def show(where: Directory, runner: Runner) -> None:
 
 
 def brief(where: Directory, runner: Runner) -> None:
-    """One line for a page about a part of the pipeline, with a link to the live page: nobody reads or writes."""
+    """One line that says why nobody reads or writes, with a link to the live page; nothing if somebody does.
+
+    For a page about a part of the pipeline.
+    """
     text = stands_still(runner)
     if not text:
         return
@@ -127,9 +130,9 @@ def restart(where: Directory, runner: Runner, *, key: str) -> None:
 
 @autorefresh()
 def notices(where: Directory) -> None:
-    """What a page about a part of the pipeline says of the runner.
+    """Why nothing is read or written: an outage of the source, or what `brief` says.
 
-    An outage of the source, and why nothing is written.
+    For a page about a part of the pipeline.
     """
     runner = home.runner(where)
     away(where, runner)

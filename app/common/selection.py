@@ -1,9 +1,8 @@
 """The pipeline and the table of a page.
 
-Both are always in the URL, even if there is only one: an address keeps its meaning.
-
-An address that names no pipeline, or one that does not exist, opens none: an operator must never be led to another
-pipeline, whose tables may have the same names. Who comes from another page of the same tab keeps the pipeline.
+Both are always in the URL, even if there is only one, so that a link keeps its meaning. A URL that names no pipeline,
+or one that does not exist, opens none: an operator must never land on another pipeline, whose tables may have the same
+names. A page that is opened from another page of the same tab keeps the pipeline.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +24,10 @@ _PAGE, _OPENED, _NOTED = "page of the last run", "page was just opened", "values
 def keep_address() -> None:
     """Give a page the pipeline and the table of the link that led to it. Call it before anything else in each run.
 
-    Streamlit 1.67 drops a link's parameter if the page before has a field of that name, and empties the URL: its
-    browser side sends that page's parameters and then the link's, its server side takes both for that page's
-    (`QueryParams.populate_from_query_string`). The session may still have the values of that page, which the fields of
-    this one do not take.
+    Streamlit 1.67 drops a link's parameter if the previous page has a field of that name, and empties the URL. The
+    browser sends the parameters of the previous page and then those of the link; the server takes both for those of the
+    previous page (`QueryParams.populate_from_query_string`). The session may still have the values of the previous
+    page. The fields of this page do not take them.
     """
     run, state = get_script_run_ctx(), st.session_state
     state[_NOTED] = {}
@@ -55,9 +54,9 @@ def found_page(page: StreamlitPage) -> None:
 
 
 def _seed() -> None:
-    """Make the URL as it is now the one that new fields take their values from.
+    """Let new fields take their values from the present URL.
 
-    Otherwise they take them from the URL as the page was opened.
+    Otherwise they take them from the URL with which the page was opened.
     """
     run = get_script_run_ctx()
     if run is not None:
@@ -172,9 +171,9 @@ def default(key: str, value: Any) -> None:
 
     Call it before the field.
 
-    Not as the field's own default: Streamlit keeps a value equal to it out of the URL, also one that was chosen. `note`
-    adds a value that nobody has chosen, which Streamlit keeps out too: a link must keep its meaning if the default
-    changes.
+    A default of the field itself does not do: Streamlit leaves a value that equals it out of the URL, even one that was
+    chosen. Streamlit leaves out a value that nobody has chosen too. `note` adds it, so that a link keeps its meaning if
+    the default changes.
     """
     note(key)
     if key not in st.session_state and key not in st.query_params:
@@ -197,11 +196,10 @@ def unbound(key: str, names: Sequence[str]) -> str | None:
 
 
 def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of the URL as the page was opened, afterwards those that were chosen.
+    """The chosen values: those in `names`, then the others.
 
-    First those in `names`, then those that are not.
-
-    The session has them under `key`, which no field may have.
+    They come from the URL when the page is opened, and from the session afterwards. The session has them under `key`,
+    which no field may have.
     """
     if opened():
         st.session_state[key] = list(dict.fromkeys(st.query_params.get_all(key)))
@@ -210,9 +208,9 @@ def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def whole_number(key: str) -> str | None:
-    """Remove a value of the URL that is not a whole number, which Streamlit would round.
+    """Remove a value that is not a whole number from the URL, because Streamlit would round it.
 
-    Returns the value of the URL as opened.
+    Returns the value of the URL with which the page was opened.
     """
     url_value = st.query_params.get(key) if opened() else None
     if url_value and not url_value.isdecimal():

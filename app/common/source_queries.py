@@ -105,7 +105,7 @@ def greet(spec: Spec) -> Greeting:
 
 
 def preflight(spec: Spec, *, has_tables: bool) -> Preflight:
-    """The checks of `check`; only those of the server if no table is chosen."""
+    """The checks of `check`; without chosen tables, only those of the server."""
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
     if not has_tables:
         return server_preflight(endpoint, spec.source, first)

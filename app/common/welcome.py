@@ -36,7 +36,7 @@ _BOXES = (
 
 
 def draw() -> None:
-    """The list of pipelines without pipelines. While the demo starts, there is nothing to press."""
+    """The page *Pipelines* while there is none. While the demo starts, there is nothing to press."""
     with st.container(border=True, horizontal_alignment="center"):
         st.space("small")
         st.markdown("### No pipelines yet", text_alignment="center", anchors=False)

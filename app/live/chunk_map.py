@@ -42,10 +42,11 @@ def chunk_map(
     brush: Brush = Brush(),
     scale: Scale | None = None,
 ) -> None:
-    """The map. scale: of a heat map. of: the table; another one has no brushed tiles.
+    """Draw the map.
 
-    on_pick: called with the first and the last chunk of a tile that was clicked, or selected with Enter, which ends the
-    brush; and with the serial of that. on_brush: None if no tiles can be brushed.
+    scale: of a heat map. of: the table; the brushed tiles of another one are dropped. on_pick: called with the first
+    and the last chunk of a tile that was clicked, or opened with Enter, and with the browser's serial number of that. A
+    pick ends the brush. on_brush: None if no tiles can be brushed.
     """
 
     def picked() -> None:

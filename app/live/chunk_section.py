@@ -18,7 +18,7 @@ from engine.history import chunk_queries, chunk_splits, table_queries
 from engine.history.chunk_queries import ChunkState
 
 CHUNK_FIELD = "chunk"
-"""Its name among the owned fields."""
+"""The name of the field with the number of the chunk (`table_fields`)."""
 _OPEN, _MOVED = "open tile", "chunk was picked"
 _BRUSHED = "brushed tiles"
 _SHOWN = 60

@@ -93,7 +93,7 @@ def section(where: Directory) -> None:
 
 
 def _source_cost(name: str) -> None:
-    """What was asked of the source, beside what the destination costs."""
+    """What reading has cost the source, beside the costs of the destination."""
     now = clock.utc_now()
     spans = {"Last hour": timedelta(hours=1), "Last 24 hours": _DAY}
     rows = asked_rows(
@@ -131,11 +131,9 @@ def _reading(where: Directory, sizes: Sequence[TableSizes]) -> None:
 
 
 def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, list[TableSizes]] | None:
-    """The spec, the job that reads, and the condition of these tables, or of all.
+    """The spec, the key of the job, and the sizes of these tables, or of all.
 
-    Shown below a heading with a button that reads again.
-
-    None while it is read, or if it cannot be, with that shown.
+    Draws a heading with a button that reads again. None while the job runs, or if it failed; the page shows which.
     """
     name = where.root.name
     try:

@@ -71,7 +71,7 @@ def _event(name: str, event: str) -> datetime | None:
 
 
 def _others(name: str, line: event_queries.JournalLine) -> list[event_queries.JournalLine]:
-    """The other events that say how it went on."""
+    """Later events that may end what this one is about, or those of the same command."""
     cursor = home.fresh()
     if command := event_feed.command_of(line):
         return event_queries.events(cursor, name, event_feed.KINDS["Commands"], text=command)
@@ -85,7 +85,7 @@ def _older(
 ) -> list[event_queries.JournalLine]:
     """The events whose data contain a text.
 
-    Kept, because a scan of a long history is slow; the newest events are asked too.
+    Cached, because a scan of a long history is slow; the page also searches the newest events.
     """
     return event_queries.events(home.fresh(), name, names, text=text, table=table, until=until, limit=_EVENTS)
 

@@ -66,7 +66,7 @@ def overview(where: Directory) -> None:
 def _troubles(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]]) -> None:
     """Why tables stopped, and which mirrors cannot be read.
 
-    If that concerns others now, the page runs again: its buttons depend on it.
+    If the tables with buttons have changed, the whole page runs again.
     """
     others = others_continue(
         works=home.runner(where).works and others_work(home.ask(table_queries.progress, where.root.name))

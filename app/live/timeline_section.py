@@ -155,7 +155,7 @@ def _clicks() -> int:
 def _clicked(key: str, begin: tuple[datetime, datetime], moments: Sequence[tuple[datetime, Moment]]) -> None:
     """Choose the event of the clicked bar or mark, or else the one closest in time. The next run opens it.
 
-    begin: of the figure, as an instant and as in the figure.
+    begin: where the figure begins, as an instant and as the figure shows it.
     """
     points = st.session_state[key]["selection"]["points"]
     if not points or not key.endswith(f"-{_clicks()}"):

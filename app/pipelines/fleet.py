@@ -99,7 +99,7 @@ def fleet(text: str, states: tuple[str, ...], *, grouped: bool) -> None:
 
 
 class _Sparklines:
-    """The lag of all pipelines over the last time, by one query."""
+    """The recent lag of all pipelines, read with one query."""
 
     def __init__(self, now: datetime) -> None:
         self._since = now - _LAG_SHOWN

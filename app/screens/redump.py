@@ -285,7 +285,7 @@ def page() -> None:
     plan = next((plan for plan in plans if plan.table == request.table), None)
     answer, body = counted(where, request), None
     if answer is None:
-        body = st.empty()  # the rows of the request before disappear at once, and its button
+        body = st.empty()  # the rows and the button of the previous request disappear at once
         with body.container():
             answer = count(where, request, plan)
     if answer is not None:

@@ -157,7 +157,7 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
                 icon=":material/download:",
                 help="Of the last verification from this page: a page to print, with a checksum of itself.",
             )
-    if jobs.known(_job(where)):
+    if jobs.exists(_job(where)):
         try:
             answer = jobs.result(_job(where), "Comparing with the source", partial(_run, where, []))
         except TidemarkError as problem:

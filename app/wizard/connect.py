@@ -241,7 +241,7 @@ def _test(draft: Draft) -> None:
     st.markdown("**Connection test** :gray[logs in and asks the server for its identity; reads nothing else]")
     key = f"greet {source_queries.key_of(draft)}"
     finding = draft.finding("Connect")
-    tested = finding is not None or jobs.known(key)
+    tested = finding is not None or jobs.exists(key)
     if st.button(
         "Test again" if tested else "Test connection",
         type="secondary" if tested else "primary",
@@ -252,7 +252,7 @@ def _test(draft: Draft) -> None:
         jobs.forget(key)
         jobs.start(key, lambda: source_queries.greet(source_queries.spec_of(draft)))
         st.rerun()
-    if not jobs.known(key):
+    if not jobs.exists(key):
         frame.earlier_finding(
             finding, "Not tested yet. The next step connects too, and checks everything that a run needs."
         )

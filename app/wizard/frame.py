@@ -33,7 +33,7 @@ def pipeline_names() -> list[str]:
 def error(problem: TidemarkError, draft: Draft | None = None) -> None:
     """Show an error of the engine, with the labels of fields instead of settings.
 
-    draft: with which the source was asked.
+    draft: the one that the source was asked with.
     """
     sent = draft is None or draft.sends_password
     messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint, sent=sent))

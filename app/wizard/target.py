@@ -329,7 +329,7 @@ def _trial(draft: Draft) -> Draft:
         return frame.note(draft, "Spark", "fail", problem.message)
     key = _spark_key(draft, spec)
     finding = draft.finding("Spark")
-    tested = finding is not None or jobs.known(key)
+    tested = finding is not None or jobs.exists(key)
     pressed = st.button(
         "Test Spark again" if tested else "Test Spark",
         type="secondary" if tested else "primary",
@@ -347,7 +347,7 @@ def _trial(draft: Draft) -> Draft:
         jobs.forget(key)
         jobs.start(key, lambda: tried(text))
         st.rerun()
-    if not jobs.known(key):
+    if not jobs.exists(key):
         frame.earlier_finding(
             finding, "Not tested yet. It takes about ten seconds locally, and up to three minutes on a busy cluster."
         )

@@ -47,7 +47,7 @@ class Firing:
     do: str
     acknowledged: Acknowledgement | None
     known_at: datetime | None
-    """If nobody can clear it now: when it was last known."""
+    """When it was last known, if nobody can clear it now; None if it is current."""
     silence: Silence | None = None
     """The silence that keeps it from being sent."""
     critical: bool = True
@@ -77,8 +77,8 @@ class Firing:
 def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
     """The alerts of a pipeline.
 
-    A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not
-    fit.
+    They include what the runner could not raise: that it is lost, that it failed, and that the disk is too full to
+    store the alert.
     """
     full_disk = runner.unwritten if runner.unwritten and runner.unwritten.cause == "disk" else None
     if full_disk and all(one.kind != "disk_full" for one in raised):
@@ -86,7 +86,7 @@ def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
         since = full_disk.since.isoformat() if full_disk.since else ""
         full = Alert("disk_full", message=message, since=since)
         raised = [full, *raised]
-    if runner.alive:  # a runner that was lost is not missing any more, though the alert clears when this one works
+    if runner.alive:  # a runner is there again; the alert of the lost one clears only when the new one works
         raised = [one for one in raised if one.kind not in _ABOUT_EARLIER_RUNS]
     is_lost = runner.state == "lost"
     raised_already = any(one.kind == ("runner_lost" if is_lost else "run_failed") for one in raised)
@@ -163,7 +163,7 @@ def amount(kind: str, value: object) -> str:
     return words.duration(value if value < 10 else round(value)) if kind in _DURATIONS else words.count(value)
 
 
-def said_of(runner: Runner) -> frozenset[str]:
+def kinds_of_state(runner: Runner) -> frozenset[str]:
     """The kinds of alerts that say no more than the runner's own state, which is shown beside them."""
     kinds = {"run_failed", "runner_lost"} if runner.problem else set()
     if runner.away is not None:
@@ -179,7 +179,7 @@ def order(one: Firing) -> tuple[bool, bool, float, str]:
 
 
 def lasted(one: Firing, now: datetime) -> str:
-    """For how long it has been firing; until when that is known."""
+    """How long it has been firing, until now or until it was last known."""
     if one.since is None:
         return words.NOTHING
     until = one.known_at or now

@@ -9,7 +9,7 @@ from app.common.view import words
 from engine.history.event_queries import CommandAnswer
 
 SHOWN_S = 20.0
-"""How long an answer stays on the page, from when it was first shown; a refusal three times as long."""
+"""Seconds for which an answer stays on the page; a refusal stays three times as long."""
 _DONE_WHEN = {"redump": "; it is done when the mirror can be read with its rows"}
 """What an open command waits for, by verb."""
 SILENT_S = 10.0
@@ -60,7 +60,7 @@ def _sentence(
 
 
 def resnapshot_begun(tables: str) -> str:
-    """What an answer means that only began resnapshots. tables: their names, as JSON."""
+    """What it means that a command has only begun resnapshots. tables: their names, as JSON."""
     names = [str(name) for name in json.loads(tables)]
     which = names[0] if len(names) == 1 else words.plural(len(names), "table")
     return f"the resnapshot of {which} has begun; readers get the new rows when it is complete, the old ones until then"

@@ -28,14 +28,14 @@ from engine.pipeline.state_words import AWAY_STATES, shown_state
 LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
 CATCHES_UP_S = 60.0
-"""For as long after a start, a pause or an outage, a growing lag is no sign: the first commit brings what waited."""
+"""Seconds after a start, a pause or an outage in which a growing lag means nothing: commits still bring the rest."""
 RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
 MERGE_WAITS_S = 30.0
-"""Published changes that wait longer for a merge are said to wait: readers of the mirror do not see them."""
+"""Seconds after which a page says that published changes wait for a merge; readers of the mirror do not see them."""
 
 EXIT_CODES = {**exit_codes.EXIT_CODES, exit_codes.UNEXPECTED: "an unexpected error"}
-"""What they mean for a run without an error that says it."""
+"""The meaning of each exit code, for a run without an error that says it."""
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
 
 
 def exit_words(code: int | None, error: ErrorRecord | None) -> str:
-    """The exit code and what it means. Code 1 has many causes: only one without an error is called unexpected."""
+    """The exit code and its meaning. Code 1 has many causes: it is called unexpected only if there is no error."""
     if code is None:
         return "it ended with an error"
     if code == 1 and error:
@@ -392,7 +392,7 @@ def keeping_up_layer(
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
-        if stopped and colour == "red" and not runner.unwritten:  # the lag is that of the others, and not what is red
+        if stopped and colour == "red" and not runner.unwritten:  # the lag of the other tables is not the problem
             numbers, detail = detail, numbers
     return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
 
@@ -419,7 +419,7 @@ def _verdict(
 
 
 def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -> tuple[str, str, str]:
-    """The same of a large lag: whether it grows or shrinks, as far as that is known."""
+    """Headline, colour and detail of a large lag: whether it grows or shrinks, as far as that is known."""
     since = runner.continued
     lags_s = [one.lag_s for one in recent if one.lag_s is not None and (since is None or one.ts >= since)]
     if lags_s and (lag.lag_s or 0.0) < lags_s[0]:

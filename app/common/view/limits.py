@@ -34,7 +34,7 @@ def pace_of(
 ) -> CurrentLimits:
     """The spec's [throttle], overridden by `controls.json` as of this time.
 
-    Without a runner, nothing ends a throttle there.
+    Without a runner, a throttle stays in that file after its end.
     """
     controls = controls or {}
     until = datetime.fromisoformat(controls["until"]) if controls.get("until") else None

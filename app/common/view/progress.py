@@ -225,8 +225,8 @@ def estimate(
 ) -> Remaining | None:
     """The remaining time: by the speed of all reads, and by that of the newest third.
 
-    It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the
-    first reads may not show. None before 1 % and three chunks are done.
+    It is computed from rows, since a small table is a chunk too. It is never less than the throttle allows; the first
+    reads may have been faster. None before 1 % and three chunks are done.
     """
     worth = rest.worth(throttle)
     if done.chunks < 3 or done.worth(throttle) * 99 < worth or not rest.chunks or len(reads) < 3:
@@ -271,8 +271,8 @@ def finish(remaining: Remaining, now: datetime) -> str:
 def committed_position(lag: Lag | None, totals: EpochTotals, *, current: bool) -> str:
     """The committed position; empty if there is none yet.
 
-    current: whether the reading of the lag says how it is now. Then it is the position of that reading: its lag is that
-    of no later one. Else the newest that is known.
+    current: whether the reading of the lag is current. If so, this is the position of that reading, so that position
+    and lag belong together; else it is the newest one that is known.
     """
     read = (lag.position or "") if lag else ""
     later = totals.last is not None and (lag is None or totals.last >= lag.ts)

@@ -13,10 +13,10 @@ from engine.history.chunk_queries import Read
 from engine.history.redumps import Redumped
 
 NOT_READ = ("refused", "left alone")
-"""How a table is redumped when it is not."""
+"""What a dry run says of a table that is not redumped."""
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
 WHOLE = ("Table", "Everything")
-"""What can be redumped of a pipeline without mirrors: a part would be rows of a mirror."""
+"""What can be redumped of a pipeline without mirrors. A part of a table can be replaced only in a mirror."""
 _NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
 MOST_CHUNKS = 10_000
 _MOST = 60

@@ -94,10 +94,10 @@ class ComparedTable:
 
 
 def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedTable] = ()) -> list[tuple[str, str]]:
-    """The sentences about a verification that was asked for, with their colours.
+    """The sentences about a verification that somebody asked for, with their colours.
 
-    ended: its time. now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not
-    said any more; nor why a mirror could not be compared that a resnapshot has replaced since.
+    ended: when it ended. now: the tables as they are now. A result is left out if the table has a newer one, whoever
+    asked for that. So is the reason why a mirror could not be compared, if a resnapshot has replaced the mirror since.
     """
     sentences = []
     since = {one.table: one.summary.last for one in now if one.summary}
@@ -155,13 +155,13 @@ def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
 
 
 def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True, continuous: bool = False) -> Layer:
-    """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
+    """The fourth light.
 
-    It is red if rows differ, or if a mirror cannot be read: readers see that too. It is blue until all rows were
-    compared once.
+    It is green only if every table that can be verified is, and the mirrors follow the source now. It is red if rows
+    differ, or if a mirror cannot be read, since its readers fail too. It is blue until all rows were compared once.
 
-    current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether
-    the runner compares tables by itself.
+    current: whether the mirrors follow the source; if not, the verdicts are those of the past. continuous: whether the
+    runner compares tables by itself.
     """
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)

@@ -83,7 +83,7 @@ class Unwritten:
 
     @property
     def lag(self) -> str:
-        """What becomes of the lag."""
+        """What happens to the lag."""
         return f"the lag grows until {self.until}"
 
     @property

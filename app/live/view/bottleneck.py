@@ -1,7 +1,7 @@
 """What limits a copy now: a wait, the throttle, reading from the source, the backfill, writing, or idle readers.
 
-It follows from the seconds of the readers in the last minute. What it cannot tell apart it names together: `read` has
-the source's time, the reader's decoding and the pauses of a throttle.
+It is computed from the seconds of the readers in the last minute. Causes that cannot be told apart have one name:
+`read` includes the source's time, the reader's decoding and the pauses of a throttle.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from app.common.view import words
 from engine.history.cost_queries import ReaderSeconds
 
 WINDOW_S = 60.0
-"""The interval that is looked at."""
+"""Seconds over which it is computed."""
 _NEAR = 0.8
 """From this share of a rate limit on, the limit is what holds the copy back."""
 _IDLE = 0.5

@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A level that means something."""
+    """A level with a meaning, such as the lag above which an alert fires."""
 
     unit: str
     """The title of its curve."""

@@ -150,7 +150,7 @@ def feed_lines(lines: Sequence[JournalLine]) -> list[FeedLine]:
 
 def enders(line: JournalLine) -> list[str]:
     """The names of the events that may end what this one is about; none if nothing does."""
-    firsts = {matter[0] for matter in _matters(line)}
+    firsts = {subject[0] for subject in _subjects(line)}
     return [name for name, ended in _ENDS.items() if not firsts.isdisjoint(ended)]
 
 
@@ -197,8 +197,8 @@ def _lines_of(journal: Sequence[JournalLine]) -> list[tuple[FeedLine, list[tuple
         key = _group_key(one)
         if key is None:
             line = _single(one)
-            for matter in _matters(one) if line.tone != "gray" else ():
-                waiting.setdefault(matter, []).append(len(lines))
+            for subject in _subjects(one) if line.tone != "gray" else ():
+                waiting.setdefault(subject, []).append(len(lines))
             lines.append((line, [(one.run, one.seq)]))
         else:
             groups.setdefault(key, []).append(one)
@@ -206,8 +206,8 @@ def _lines_of(journal: Sequence[JournalLine]) -> list[tuple[FeedLine, list[tuple
     return sorted(lines, key=lambda pair: (pair[0].ts, pair[0].seq), reverse=True)
 
 
-def _matters(line: JournalLine) -> list[tuple[str, ...]]:
-    """What an event is about that another event ends, so that nobody must act any more; none if no event does.
+def _subjects(line: JournalLine) -> list[tuple[str, ...]]:
+    """What an event is about, if a later event can end it so that nobody must act any more; else empty.
 
     The end of one of them is enough.
     """
@@ -240,11 +240,11 @@ _ENDS = {
     "table.state": ("table", "verified"),
     "table.verified": ("verified",),
 }
-"""The first words of the matters that an event ends (`_matters`)."""
+"""By event: the first words of the subjects that it ends (`_subjects`)."""
 
 
 def _ends(line: JournalLine) -> list[tuple[str, ...]]:
-    """What an event ends (`_matters`)."""
+    """The subjects that an event ends (`_subjects`)."""
     table, event = line.table or "", line.content
     kind = event.kind if isinstance(event, AlertRaised) else ""
     of = {"alert": (kind, table), "table": (table,), "verified": (table,)}

@@ -48,7 +48,7 @@ class Colouring:
     text: Callable[[float], str]
     """A value with its unit."""
     absent: str
-    """A chunk that has no value yet."""
+    """The text for a chunk that has no value yet."""
     having: tuple[str, ...] = ("finished", "published")
     """The states in which a chunk has a value."""
     note: str = ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.common.view import words
-from app.common.view.alert_list import Firing, alert_lines, said_of
+from app.common.view.alert_list import Firing, alert_lines, kinds_of_state
 from app.common.view.alert_list import order as alert_order
 from app.common.view.health import (
     LAG_FINE_S,
@@ -221,12 +221,12 @@ def card_of(
 
 
 def _says(trouble: _Trouble, one: Firing, runner: Runner) -> bool:
-    """Whether the card's first problem has the news of an alert already."""
+    """Whether the card's first problem already says what an alert says."""
     if one.kind == "table_stopped":
         return one.table in trouble.stopped_tables
     if one.kind == "source_settings":
         return bool(one.message) and one.message in trouble.text
-    return one.kind in said_of(runner)
+    return one.kind in kinds_of_state(runner)
 
 
 def _stop_reason(tables: Sequence[TableProgress]) -> str:
@@ -274,7 +274,7 @@ def _lag_colour(keeping_up: Layer, lag: Lag | None) -> str:
 
 
 def _retention_colour(retention: Layer, left_s: float | None) -> str:
-    """Weeks that are left are not red because the source cannot be asked: they are old."""
+    """A long retention does not turn red because the source is away: the reading is only old."""
     colour = _colour(retention)
     return "gray" if colour and left_s is not None and left_s >= RETENTION_AMBER_S else colour
 

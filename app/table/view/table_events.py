@@ -26,7 +26,7 @@ _OUTCOMES = {"evolved": "Evolved in place", "resnapshotted": "Resnapshotted", "s
 
 
 def error_rows(lines: Sequence[JournalLine], table: str) -> list[dict[str, object]]:
-    """The errors of the table, newest first; that it stopped is one."""
+    """The errors of the table, newest first. A stop counts as an error."""
     own = [line for line in lines if line.table == table or _mentions(line, table)]
     states = [line for line in own if isinstance(line.content, TableStateChanged)]
     table_lines = [line for line in own if not isinstance(line.content, TableStateChanged)] + _changed(states)

@@ -106,7 +106,7 @@ def layers(facts: PageFacts, now: datetime) -> tuple[Layer, ...]:
 
 
 def state_layer(facts: PageFacts, now: datetime) -> Layer:
-    """The state. That of a table without a live runner is grey, because nobody carries it out."""
+    """The state; grey without a live runner, because nobody carries it out."""
     tip = "The table's state in the journal, and when it entered that state."
     if facts.state is None:
         detail = "its copy has not begun" if facts.progress and facts.progress.planned else "no run has planned it"
@@ -206,9 +206,9 @@ def _unpublished(facts: PageFacts, now: datetime) -> VerdictLine | None:
 
 
 def _behind(facts: PageFacts, now: datetime) -> VerdictLine | None:
-    """The pipeline is behind, or nobody knows by how much, and so may be this table.
+    """The pipeline is behind, or its lag is unknown, so this table may be behind too.
 
-    Merges are a matter of each table.
+    Merges are left to `_unmerged`, which looks at this table alone.
     """
     lag = replace(facts.lag, mirror_age_s=None) if facts.lag else None
     layer = keeping_up_layer(facts.runner, lag, facts.recent, now)
