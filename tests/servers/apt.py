@@ -41,7 +41,7 @@ class Source:
 
 def parse_deb822(text: str) -> list[Source]:
     """Sources of a ``.sources`` file (sources.list(5), DEB822-STYLE FORMAT); embedded keys are kept as they are."""
-    found = []
+    sources = []
     for stanza in text.split("\n\n"):
         fields: dict[str, str] = {}
         last = ""
@@ -57,13 +57,13 @@ def parse_deb822(text: str) -> list[Source]:
         if fields.get("enabled", "yes").lower() in {"no", "false"} or "deb" not in fields.get("types", "").split():
             continue
         suites, components = tuple(fields.get("suites", "").split()), tuple(fields.get("components", "").split())
-        found += [Source(uri, suites, components, fields.get("signed-by")) for uri in fields.get("uris", "").split()]
-    return found
+        sources += [Source(uri, suites, components, fields.get("signed-by")) for uri in fields.get("uris", "").split()]
+    return sources
 
 
 def parse_one_line(text: str) -> list[Source]:
     """Sources of a ``.list`` file (sources.list(5), ONE-LINE-STYLE FORMAT)."""
-    found = []
+    sources = []
     for line in text.splitlines():
         kind, _, rest = line.partition("#")[0].strip().partition(" ")
         if kind != "deb":
@@ -74,8 +74,8 @@ def parse_one_line(text: str) -> list[Source]:
         signed_by = next((o.partition("=")[2] for o in options.split() if o.startswith("signed-by=")), None)
         match rest.split():
             case [uri, suite, *components]:
-                found.append(Source(uri, (suite,), tuple(components), signed_by))
-    return found
+                sources.append(Source(uri, (suite,), tuple(components), signed_by))
+    return sources
 
 
 def debian_source() -> Source:

@@ -109,10 +109,10 @@ def _version(command: tuple[str, ...], flavor: str, release: str) -> str | None:
     output = subprocess.run(
         [*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False
     ).stdout
-    found = re.search(r"Ver (\d+)\.(\d+)\.(\d+)", output)
-    if not found or ("MariaDB" in output) != (flavor == "mariadb"):
+    match = re.search(r"Ver (\d+)\.(\d+)\.(\d+)", output)
+    if not match or ("MariaDB" in output) != (flavor == "mariadb"):
         return None
-    major, minor, patch = (int(part) for part in found.groups())
+    major, minor, patch = (int(part) for part in match.groups())
     return f"{major}.{minor}.{patch}" if (major, minor) >= OLDEST[flavor, release] else None
 
 

@@ -81,9 +81,9 @@ class Driver:
         )
         try:
             contexts = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
-            left: Any = contexts.getField("MODULE$").get(None).getActive()
-            if left.isDefined():
-                left.get().stop()
+            context: Any = contexts.getField("MODULE$").get(None).getActive()
+            if context.isDefined():
+                context.get().stop()
         except Py4JError:
             return False
         finally:

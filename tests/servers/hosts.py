@@ -207,13 +207,13 @@ def _keep_session() -> None:
     session: Any = opening
 
     def kept(name: str, settings: "Spark") -> "SessionKind":
-        asked = settings.model_dump_json()
-        if asked not in _kept:
+        key = settings.model_dump_json()
+        if key not in _kept:
             for other in _kept.values():
                 other._kind.stop(lost=False)
             _kept.clear()
-            _kept[asked] = _Kept(opened(name, settings))
-        return _kept[asked]
+            _kept[key] = _Kept(opened(name, settings))
+        return _kept[key]
 
     opened = session.open_kind
     session.open_kind = kept

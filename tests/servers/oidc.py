@@ -57,32 +57,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlparse(self.path)
-        asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
         if url.path == "/.well-known/openid-configuration":
             self._json(_configuration(self.server.issuer))
         elif url.path == "/jwks":
             numbers = self.server.key.public_key().public_numbers()
             key = {"kty": "RSA", "kid": _KEY, "use": "sig", "alg": "RS256"}
             self._json({"keys": [{**key, "n": _number(numbers.n), "e": _number(numbers.e)}]})
-        elif url.path == "/authorize" and "person" not in asked:
+        elif url.path == "/authorize" and "person" not in query:
             links = (
-                f'<a href="?{escape(urlencode({**asked, "person": p}))}">{escape(p)}</a><br>'
+                f'<a href="?{escape(urlencode({**query, "person": p}))}">{escape(p)}</a><br>'
                 for p in self.server.people
             )
             self._answer(200, "text/html", "".join(links).encode())
         elif url.path == "/authorize":
             code = _encoded(str(time.monotonic_ns()).encode())
-            self.server.codes[code] = asked["person"], asked.get("nonce", "")
-            back = urlencode({"code": code, "state": asked["state"]})
+            self.server.codes[code] = query["person"], query.get("nonce", "")
+            back = urlencode({"code": code, "state": query["state"]})
             self.send_response(302)
-            self.send_header("Location", f"{asked['redirect_uri']}?{back}")
+            self.send_header("Location", f"{query['redirect_uri']}?{back}")
             self.end_headers()
         else:
             self._answer(404, "text/plain", b"")
 
     def do_POST(self) -> None:
-        given = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        person, nonce = self.server.codes.pop(given["code"][0])
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        person, nonce = self.server.codes.pop(form["code"][0])
         token = {"access_token": "a", "token_type": "Bearer", "expires_in": 3600}
         self._json({**token, "id_token": self.server.token(person, nonce)})
 

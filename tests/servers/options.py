@@ -34,9 +34,9 @@ class Options:
 
     def changed(self, **options: Any) -> "Options":
         """These options with some changed, by the same rules as `of`."""
-        known = {name: value for name, value in options.items() if name in self.__dataclass_fields__}
-        extra = dict(self.extra) | {name: _value(value) for name, value in options.items() if name not in known}
-        return replace(self, **known, extra=tuple(sorted(extra.items())))
+        own = {name: value for name, value in options.items() if name in self.__dataclass_fields__}
+        extra = dict(self.extra) | {name: _value(value) for name, value in options.items() if name not in own}
+        return replace(self, **own, extra=tuple(sorted(extra.items())))
 
     def initial(self) -> tuple[tuple[str, str], ...]:
         """Those extra options that a data directory is initialised with and cannot change afterwards."""

@@ -15,8 +15,8 @@ def rows_at(folder: str | Path | Folder, version: int | None = None) -> pa.Table
     else:
         delta = DeltaTable(folder.url, version=version, storage_options=dict(folder.options) or None)
     schema = pa.schema(delta.schema().to_arrow())
-    found = QueryBuilder().register("t", delta).execute("SELECT * FROM t")
-    return pa.table(found).select(schema.names).cast(schema)
+    rows = QueryBuilder().register("t", delta).execute("SELECT * FROM t")
+    return pa.table(rows).select(schema.names).cast(schema)
 
 
 def path_of(folder: Folder) -> Path:

@@ -7,17 +7,17 @@ from engine.journal.event_lines import event_from
 from engine.journal.events import Event, fields_of
 
 
-def event(name: str, **given: Any) -> Event:
+def event(name: str, **values: Any) -> Event:
     """An event by its name. Fails for a field that it does not have."""
-    assert set(given) <= set(fields_of(name)), name
-    made = event_from(name, given)
+    assert set(values) <= set(fields_of(name)), name
+    made = event_from(name, values)
     assert made is not None
     return made
 
 
-def entry(name: str, ts: str, **given: Any) -> Entry:
+def entry(name: str, ts: str, **values: Any) -> Entry:
     """The first line of a run `r`."""
-    return Entry("r", 1, ts, event(name, **given))
+    return Entry("r", 1, ts, event(name, **values))
 
 
 def entry_of(line: dict[str, Any]) -> Entry:

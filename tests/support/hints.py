@@ -21,14 +21,14 @@ def hints() -> dict[str, list[str]]:
 
     What only passes a hint on has none.
     """
-    found: dict[str, list[str]] = defaultdict(list)
+    texts_by_place: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "engine").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         positions = _positions(tree)
         for place, node in _scoped(tree, ""):
             for value in _values(node, positions):
-                found[f"{path.relative_to(ROOT / 'engine')}::{place}"] += _texts(value)
-    return {place: texts for place, texts in found.items() if texts}
+                texts_by_place[f"{path.relative_to(ROOT / 'engine')}::{place}"] += _texts(value)
+    return {place: texts for place, texts in texts_by_place.items() if texts}
 
 
 def _scoped(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
@@ -41,14 +41,14 @@ def _scoped(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
 
 def _positions(tree: ast.AST) -> dict[str, int]:
     """The functions of a module that take a hint, and as which argument. A method's `self` does not count."""
-    found = {"Check": 5}
+    positions = {"Check": 5}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             names = [argument.arg for argument in node.args.args if argument.arg != "self"]
             for number, name in enumerate(names):
                 if _NAME.search(name) and name != "errors":
-                    found[node.name] = number
-    return found
+                    positions[node.name] = number
+    return positions
 
 
 def _values(node: ast.AST, positions: dict[str, int]) -> Iterator[ast.expr]:

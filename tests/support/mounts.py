@@ -20,15 +20,15 @@ class Small:
     @property
     def free_bytes(self) -> int:
         """The free space."""
-        found = os.statvfs(self.folder)
-        return found.f_bavail * found.f_bsize
+        disk = os.statvfs(self.folder)
+        return disk.f_bavail * disk.f_bsize
 
     def fill(self, *, but: int = 0) -> None:
         """Fill the disk with a file of ballast except for `but` bytes, or fewer if others write meanwhile."""
         with (self.folder / _BALLAST).open("ab", buffering=0) as file:
             try:
-                while (left := self.free_bytes - but) > 0:
-                    file.write(bytes(min(left, 1 << 20)))
+                while (rest := self.free_bytes - but) > 0:
+                    file.write(bytes(min(rest, 1 << 20)))
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise

@@ -84,14 +84,14 @@ def spans(path: Path) -> list[str]:
 
 def commands(path: Path) -> list[Command]:
     """Every command of a page's shell blocks and code spans, in the order of the page."""
-    shown = [(block.text, block.line) for block in blocks(path) if block.language == "sh"]
+    block_texts = [(block.text, block.line) for block in blocks(path) if block.language == "sh"]
     text = path.read_text(encoding="utf-8")
-    marked = [
+    span_texts = [
         (span, text[: text.index(f"`{span}`")].count("\n") + 1)
         for span in dict.fromkeys(_SPAN.findall(prose(path)))
         if _is_command(span)
     ]
-    ordered = sorted([*shown, *marked], key=lambda found: found[1])
+    ordered = sorted([*block_texts, *span_texts], key=lambda pair: pair[1])
     return [Command(path.name, words) for shell, _ in ordered for words in _commands(shell)]
 
 
@@ -103,7 +103,7 @@ def verbs() -> dict[str, Any]:
 
 
 def _split(path: Path) -> tuple[list[Block], str]:
-    found: list[Block] = []
+    page_blocks: list[Block] = []
     outside: list[str] = []
     fence, language, start = "", "", 0
     inside: list[str] = []
@@ -112,7 +112,7 @@ def _split(path: Path) -> tuple[list[Block], str]:
         if not fence and match:
             fence, language, start, inside = match[1], (match[2].split() or [""])[0], number, []
         elif fence and match and match[1].startswith(fence) and not match[2].strip():
-            found.append(Block(path.name, start, language, "\n".join(inside) + "\n"))
+            page_blocks.append(Block(path.name, start, language, "\n".join(inside) + "\n"))
             fence = ""
         elif fence:
             inside.append(line)
@@ -120,7 +120,7 @@ def _split(path: Path) -> tuple[list[Block], str]:
             outside.append(line)
     if fence:
         raise ValueError(f"{path.name}:{start}: this block does not end")
-    return found, "\n".join(outside)
+    return page_blocks, "\n".join(outside)
 
 
 def _is_command(span: str) -> bool:
@@ -130,8 +130,8 @@ def _is_command(span: str) -> bool:
         return _is_command(" ".join(rest))
     if first == "tidemark" and len(rest) == 1 and rest[0] in verbs():
         return not _takes_spec(rest[0])
-    known = first in _PROGRAMS or first.startswith(".venv/")
-    return bool(rest) and (known or (first in verbs() and (rest[0] == SPEC or rest[0].startswith("--"))))
+    is_program = first in _PROGRAMS or first.startswith(".venv/")
+    return bool(rest) and (is_program or (first in verbs() and (rest[0] == SPEC or rest[0].startswith("--"))))
 
 
 def _commands(shell: str) -> Iterator[tuple[str, ...]]:

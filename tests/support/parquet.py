@@ -17,9 +17,9 @@ _FILES = """
 
 def _query(sql: str, *parameters: Any) -> pa.Table:
     with closing(duckdb.connect(":memory:")) as connection:
-        found = connection.sql(sql, params=list(parameters))
-        assert found is not None
-        return found.to_arrow_table()
+        relation = connection.sql(sql, params=list(parameters))
+        assert relation is not None
+        return relation.to_arrow_table()
 
 
 def files_of(root: Path, table: str) -> list[dict[str, Any]]:
@@ -32,8 +32,8 @@ def files_of(root: Path, table: str) -> list[dict[str, Any]]:
 def generation_of(root: Path, table: str) -> int:
     """The newest generation of a table."""
     query = "SELECT max((tables -> ? ->> 'generation')::BIGINT) FROM read_json(?, columns = {tables: 'JSON'})"
-    (found,) = _query(query, f'$."{table}"', str(root / "_manifests/*.json")).column(0).to_pylist()
-    return -1 if found is None else int(found)
+    (generation,) = _query(query, f'$."{table}"', str(root / "_manifests/*.json")).column(0).to_pylist()
+    return -1 if generation is None else int(generation)
 
 
 def log_table(root: Path, table: str, content: str) -> pa.Table:

@@ -41,8 +41,8 @@ class Foreign:
     @property
     def folder(self) -> Path:
         """The environment; another one for other packages."""
-        asked = (self.packages, sys.version_info[:2], CONSTRAINTS.read_text(encoding="utf-8"))
-        return cache_folder() / f"readers-{self.names[0]}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:8]}"
+        identity = (self.packages, sys.version_info[:2], CONSTRAINTS.read_text(encoding="utf-8"))
+        return cache_folder() / f"readers-{self.names[0]}-{hashlib.sha256(repr(identity).encode()).hexdigest()[:8]}"
 
     def python(self) -> Path:
         """The environment's Python; makes the environment at the first call."""
@@ -91,10 +91,10 @@ def rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
 
     folders: in a bucket too, by URL; endpoint and credentials are then in the environment.
     """
-    found = {"deltalake": [rows_at(folder) for folder in folders]}
+    tables = {"deltalake": [rows_at(folder) for folder in folders]}
     for foreign in _FOREIGN:
-        found |= foreign.read(folders)
-    return found
+        tables |= foreign.read(folders)
+    return tables
 
 
 def _run(*command: str) -> None:

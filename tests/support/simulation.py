@@ -167,8 +167,8 @@ class Simulation:
         for table in self.tables:
             if not self.resumed:
                 self._plan(table)
-            known = range(len(self.bounds[table.name]))
-            self.pending += [(table, n) for n in known if (table.name, n) not in self.committed]
+            numbers = range(len(self.bounds[table.name]))
+            self.pending += [(table, n) for n in numbers if (table.name, n) not in self.committed]
             self.write("table.state", table=table.name, state="copying", reason=None)
 
     def _plan(self, table: SimulatedTable) -> None:
@@ -212,16 +212,16 @@ class Simulation:
 
     def _split(self, table: SimulatedTable, number: int) -> None:
         """Split the rest off a chunk that is larger than planned. Halves are not split again."""
-        known = self.bounds[table.name]
-        lower, upper = known[number]
+        bounds = self.bounds[table.name]
+        lower, upper = bounds[number]
         if upper is None or int(upper) - int(lower or 1) < table.step:
             return
         middle = str(int(lower or 1) + table.step // 2)
-        known[number] = (lower, middle)
-        known.append((middle, upper))
+        bounds[number] = (lower, middle)
+        bounds.append((middle, upper))
         self._announce(table, [number], complete=False)
-        self._announce(table, [len(known) - 1], complete=False, parent=number)
-        self.pending.append((table, len(known) - 1))
+        self._announce(table, [len(bounds) - 1], complete=False, parent=number)
+        self.pending.append((table, len(bounds) - 1))
 
     def _announce(
         self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool, parent: int | None = None
@@ -272,8 +272,8 @@ class Simulation:
         self.pending = self.pending[len(numbers) :]
         self.write("chunk.assigned", table=table.name, chunks=numbers, group=group)
         if self.random.random() < 0.02:
-            lost = {"error": "TransientError", "message": "Lost connection to the server during query"}
-            self.write("chunk.failed", table=table.name, chunks=numbers, group=group, **lost, attempt=1, retry_in_s=2.0)
+            error = {"error": "TransientError", "message": "Lost connection to the server during query", "attempt": 1}
+            self.write("chunk.failed", table=table.name, chunks=numbers, group=group, **error, retry_in_s=2.0)
             reader.free_at += timedelta(seconds=2)
             self.write("chunk.assigned", table=table.name, chunks=numbers, group=group)
         reader.queue = [(table, n, group) for n in numbers]
@@ -410,9 +410,9 @@ class Simulation:
     def _answer(self) -> None:
         """Carry out the commands in the inbox, as the runner would."""
         for path in sorted(self.directory.inbox.glob("*.json")):
-            asked = json.loads(path.read_text(encoding="utf-8"))
+            command = json.loads(path.read_text(encoding="utf-8"))
             path.unlink()
-            self.command(asked["verb"], asked["id"], asked["actor"], asked["reason"])
+            self.command(command["verb"], command["id"], command["actor"], command["reason"])
 
     def end(self, outcome: str = "stopped", exit_code: int = 0, error: dict[str, str] | None = None) -> "Simulation":
         """The run's last line."""
@@ -444,10 +444,10 @@ class Simulation:
 
     def clear_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
         """Clear that alert."""
-        known = read_alerts(self.directory)
-        (alert,) = (one for one in known if one.name == (kind, table))
+        alerts = read_alerts(self.directory)
+        (alert,) = (one for one in alerts if one.name == (kind, table))
         self.write("alert.cleared", **alert.fields() | fields)
-        self._save_alerts([one for one in known if one is not alert])
+        self._save_alerts([one for one in alerts if one is not alert])
         return self
 
     def _save_alerts(self, alerts: list[Alert]) -> None:

@@ -56,10 +56,10 @@ class _Handler(BaseHTTPRequestHandler):
         behind = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
         try:
             behind.request(self.command, self.path, body, dict(self.headers.items()))
-            found = behind.getresponse()
-            content = found.read()
-            size = found.getheader("Content-Length") or str(len(content))
-            headers = {name: value for name, value in found.getheaders() if name.lower() not in _HOP}
+            response = behind.getresponse()
+            content = response.read()
+            size = response.getheader("Content-Length") or str(len(content))
+            headers = {name: value for name, value in response.getheaders() if name.lower() not in _HOP}
         finally:
             behind.close()
         if fault == "lost":
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         self._answer(
-            found.status,
+            response.status,
             headers | {"Content-Length": size},
             content[: len(content) // 2] if fault == "cut" else content,
         )
