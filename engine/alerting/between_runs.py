@@ -63,6 +63,6 @@ def _events(directory: Directory, tables: Iterable[str]) -> Iterator[Event]:
 def _announce(spec: Spec, directory: Directory, run: str, notice: AlertNotice) -> None:
     kind, alert = notice
     with suppress(OSError):  # a full disk: the file has it
-        append_to(directory.journals, run, kind(**alert.fields()))
+        append_to(directory.journals, run, alert.event(kind))
     if not alert.held:
-        announce(spec, directory, kind.NAME, alert.fields())
+        announce(spec, directory, alert.event(kind))

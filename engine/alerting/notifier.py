@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 
 from engine.alerting.alerts import WATCHDOGS, ActiveAlerts, AlertNotice
-from engine.alerting.notify.notice import RAISED, Notice, notice_of
+from engine.alerting.notify.notice import Notice, notice_of
 from engine.alerting.notify.routes import Routes, broken_routes
 from engine.alerting.silences import silence_of
 from engine.base import clock
@@ -77,7 +77,7 @@ class Notifier:
                 self._undelivered(name, problem, _FIRST_RETRY_S)
             if alert := self._alerts.standing.get(_UNREACHABLE):
                 routes = failing if before else failing - self._taking(alert)
-                self._routes.probe(routes, self._notice(RAISED, at, alert))
+                self._routes.probe(routes, self._notice(alert.event(AlertRaised), at))
             self._save_changes()
 
     def _taking(self, alert: Alert) -> set[str]:
@@ -105,13 +105,13 @@ class Notifier:
             return silence_of(self._directory, alert) is not None
         return False
 
-    def _notice(self, event: str, at: str, alert: Alert) -> Notice:
-        return notice_of(self._spec.alerts, event, at, self._spec.name, self._journal.run, alert.fields())
+    def _notice(self, event: AlertRaised, at: str) -> Notice:
+        return notice_of(self._spec.alerts, event, at, self._spec.name, self._journal.run)
 
     def _announce(self, notice: AlertNotice) -> None:
         kind, alert = notice
-        entry = self._journal.write(kind(**alert.fields()))
-        posted = self._notice(kind.NAME, entry.ts, alert)
+        event = alert.event(kind)
+        posted = self._notice(event, self._journal.write(event).ts)
         with suppress(OSError, ValueError):  # stderr may be closed
             if self._stderr:
                 print(json.dumps(posted.to_json(), ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from engine.base.json_records import record_from
+from engine.journal.alert_events import AlertRaised
+from engine.journal.events import fields_of
 
-_OWN = ("announced", "held", "changed", "routes")
-"""What only the file of active alerts has."""
 AlertName = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
 
@@ -53,6 +53,6 @@ class Alert:
         """The name that clears it."""
         return self.kind, self.table
 
-    def fields(self) -> dict[str, Any]:
-        """Its fields for the journal and the routes."""
-        return {name: value for name, value in asdict(self).items() if name not in _OWN}
+    def event(self, kind: type[AlertRaised]) -> AlertRaised:
+        """The event that the journal and the routes get. kind: `AlertRaised` or `AlertCleared`."""
+        return kind(**{name: getattr(self, name) for name in fields_of(kind.NAME)})

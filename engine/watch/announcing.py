@@ -45,7 +45,7 @@ class Announcer:
         run: str,
     ) -> tuple[Unposted, ...]:
         """The messages that wait, with one more for each route. event: also `AlertCleared`."""
-        notice = notice_of(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
+        notice = notice_of(spec.alerts, event, ts, spec.name, run)
         routes = spec.alerts.all_routes().items()
         new = tuple(Unposted(name, notice) for name, one in routes if notice.severity in one.severities)
         return (*waiting, *new)[-_MOST:]

@@ -61,36 +61,29 @@ class OwnAlerts:
         silenced = silence_of(about.where, Alert(kind)) is not None
         if standing is not None and (silenced or not _must_send(standing, about.spec.alerts.repeat_s)):
             return record
-        event = AlertRaised(
-            kind=kind,
+        alert = Alert(
+            kind,
             message=redact(message),
             hint=remedy(kind),
             since=standing.since if standing else since,
             repeat=0 if standing is None else standing.repeat + (not standing.held),
-        )
-        ts = journalled(about, event)
-        alert = Alert(
-            kind,
-            message=event.message,
-            hint=event.hint,
-            since=event.since,
-            announced=ts,
-            repeat=event.repeat,
             held=silenced,
         )
+        event = alert.event(AlertRaised)
+        ts = journalled(about, event)
         alerts = tuple(one for one in record.alerts if one.kind != kind)
         unposted = record.unposted
         if not silenced:
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
         self._report(about.name, message)
-        return replace(record, alerts=(*alerts, alert), unposted=unposted)
+        return replace(record, alerts=(*alerts, replace(alert, announced=ts)), unposted=unposted)
 
     def cleared(self, about: Subject, record: WatchRecord, kinds: Collection[str], message: str) -> WatchRecord:
         """Without the alerts of these kinds. The end of one that routes know is announced."""
         over = [one for one in record.alerts if one.kind in kinds]
         unposted = record.unposted
         for one in over:
-            event = AlertCleared(**replace(one, message=redact(message), hint="").fields())
+            event = replace(one, message=redact(message), hint="").event(AlertCleared)
             ts = journalled(about, event)
             if not one.held:
                 unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
@@ -116,7 +109,7 @@ class OwnAlerts:
             return record
         unposted = record.unposted
         for one in news:
-            event = AlertRaised(**one.fields())
+            event = one.event(AlertRaised)
             ts = journalled(about, event)
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
             self._report(about.name, f"its silence has ended: {event.message}")

@@ -17,6 +17,7 @@ Trials = str | tuple[str, ...]
 
 
 REGISTER: dict[str, tuple[int, Trials]] = {
+    "alerting/notify/notice.py::test_of": (1, WAIT),
     "capture/binlog/binlog_access.py::BinaryLog.read_batches": (1, WAIT),
     "capture/binlog/binlog_range.py::BinlogRange._changes": (1, REPORT),
     "capture/binlog/binlog_range.py::_uncertain_rows_error": (

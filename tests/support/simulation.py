@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from unittest.mock import patch
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.journal import Journal
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
@@ -428,25 +429,16 @@ class Simulation:
         Its cause began now unless `since` is given.
         """
         at = clock.utc_text(self.now)
-        alert: dict[str, Any] = {
-            "kind": kind,
-            "table": table,
-            "value": None,
-            "threshold": None,
-            "message": "",
-            "hint": "",
-            "since": at,
-        }
-        alert |= {"repeat": 0, **fields}
-        self.write("alert.raised", **alert)
-        self._save_alerts([*read_alerts(self.directory), Alert(**alert, announced=at)])
+        alert = replace(Alert(kind, table, since=at, announced=at), **fields)
+        self.write("alert.raised", **alert.event(AlertRaised).to_json())
+        self._save_alerts([*read_alerts(self.directory), alert])
         return self
 
     def clear_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
         """Clear that alert."""
         alerts = read_alerts(self.directory)
         (alert,) = (one for one in alerts if one.name == (kind, table))
-        self.write("alert.cleared", **alert.fields() | fields)
+        self.write("alert.cleared", **alert.event(AlertCleared).to_json() | fields)
         self._save_alerts([one for one in alerts if one is not alert])
         return self
 

@@ -1,15 +1,15 @@
 """One notice of an alert, as a route gets it, and the answer of its receiver."""
 
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.base.wording import utc_time
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_kinds import alert_title
 from engine.spec.alert_settings import Alerts
 
-RAISED, CLEARED, TEST = "alert.raised", "alert.cleared", "alert.test"
+RAISED, CLEARED, TEST = AlertRaised.NAME, AlertCleared.NAME, "alert.test"
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,17 @@ class DeliveryResult:
     """The HTTP status of a receiver that accepted it."""
 
 
-def notice_of(
-    settings: Alerts, event: str, ts: str, pipeline: str, run: str | None, alert: Mapping[str, Any]
-) -> Notice:
-    """The notice of an alert. alert: the fields of `alert_events.AlertRaised`. ts: UTC text."""
-    host, severity = socket.gethostname(), settings.severity_of(str(alert["kind"]))
-    return Notice(event, ts, pipeline, run, host, severity, **alert)
+def notice_of(settings: Alerts, event: AlertRaised, ts: str, pipeline: str, run: str | None) -> Notice:
+    """The notice of an alert. event: also `AlertCleared`. ts: UTC text."""
+    host, severity = socket.gethostname(), settings.severity_of(event.kind)
+    return Notice(event.NAME, ts, pipeline, run, host, severity, **event.to_json())
 
 
 def test_of(settings: Alerts, pipeline: str, ts: str, actor: str) -> Notice:
     """A notice of the event `alert.test`. actor: who sends it."""
     message = f"{actor or 'An operator'} tests a route of {pipeline}. Nothing is wrong."
-    alert = {"kind": "test", "message": message, "hint": "You need not do anything.", "since": ts}
-    return notice_of(settings, TEST, ts, pipeline, None, alert)
+    event = AlertRaised(kind="test", message=message, hint="You need not do anything.", since=ts)
+    return replace(notice_of(settings, event, ts, pipeline, None), event=TEST)
 
 
 def headline(notice: Notice) -> str:

@@ -3,18 +3,18 @@
 Neither needs a runner, a journal or Spark:
 
     Routes(spec.alerts, failed, recovered)    a thread for each route; `post` returns at once
-    announce(spec, directory, event, alert)   delivers once, waits, and returns the answers; respects silences
+    announce(spec, directory, event)          delivers once, waits, and returns the answers; respects silences
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
 
 from engine.alerting.notify.channels import deliver, secret_problem
-from engine.alerting.notify.notice import CLEARED, RAISED, TEST, DeliveryResult, Notice, notice_of, test_of
+from engine.alerting.notify.notice import RAISED, TEST, DeliveryResult, Notice, notice_of, test_of
 from engine.alerting.notify.sender import Sender
 from engine.alerting.silences import silence_of
 from engine.base import clock
+from engine.journal.alert_events import AlertRaised
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.spec.alert_settings import Alerts
@@ -77,16 +77,15 @@ def broken_routes(settings: Alerts) -> dict[str, str]:
     return {name: problem for name, problem in problems.items() if problem}
 
 
-def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, DeliveryResult]:
+def announce(spec: Spec, directory: Directory, event: AlertRaised) -> dict[str, DeliveryResult]:
     """Deliver an alert once through each route that takes its severity, and return the answers by route.
 
-    event: `RAISED` or `CLEARED`. alert: the fields of `events.AlertRaised`. An alert that a silence covers is not
-    delivered, its end is. Takes tens of seconds for a receiver that does not answer.
+    event: also `AlertCleared`. An alert that a silence covers is not delivered, its end is. Takes tens of seconds for a
+    receiver that does not answer.
     """
-    assert event in (RAISED, CLEARED)
-    if event == RAISED and silence_of(directory, Alert(alert["kind"], alert["table"])) is not None:
+    if event.NAME == RAISED and silence_of(directory, Alert(event.kind, event.table)) is not None:
         return {}
-    notice = notice_of(spec.alerts, event, clock.utc_text(), spec.name, None, alert)
+    notice = notice_of(spec.alerts, event, clock.utc_text(), spec.name, None)
     routes = spec.alerts.all_routes().items()
     return {name: deliver(name, one, notice) for name, one in routes if notice.severity in one.severities}
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.alerting.notify.notice import Notice, notice_of
+from engine.journal.alert_events import AlertRaised
 from engine.spec.settings import Spec, parse
 
 SPEC = """
@@ -25,12 +26,17 @@ def spec_with(folder: Path, alerts: str) -> Spec:
     return parse(SPEC.format(alerts=alerts), folder / "shop.toml")
 
 
-def alert(kind: str = "table_stopped", table: str | None = "d.orders", **more: Any) -> dict[str, Any]:
-    """The fields of an alert."""
-    fields = {"kind": kind, "table": table, "value": None, "threshold": None, "since": AT, "repeat": 0}
-    return {**fields, "message": f"{table} stopped: <no> date & time.", "hint": "Do it.", **more}
+def alert(
+    kind: str = "table_stopped",
+    table: str | None = "d.orders",
+    event: type[AlertRaised] = AlertRaised,
+    **more: Any,
+) -> AlertRaised:
+    """The event of an alert."""
+    fields = {"message": f"{table} stopped: <no> date & time.", "hint": "Do it.", "since": AT, **more}
+    return event(kind=kind, table=table, **fields)
 
 
-def notice(spec: Spec, event: str = "alert.raised", **more: Any) -> Notice:
+def notice(spec: Spec, event: type[AlertRaised] = AlertRaised, **more: Any) -> Notice:
     """A notice of an alert."""
-    return notice_of(spec.alerts, event, AT, spec.name, "r", alert(**more))
+    return notice_of(spec.alerts, alert(event=event, **more), AT, spec.name, "r")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.alerting.notify.notice import CLEARED, RAISED, Notice
+from engine.alerting.notify.notice import Notice
 from engine.alerting.notify.pagerduty import dedup_key
 from engine.alerting.notify.routes import Routes, announce, broken_routes, send_test
 from engine.alerting.silences import add_silence
 from engine.base.errors import SpecError
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.pipeline.directory import Directory
 from engine.run.lifecycle.route_check import check_routes
 from tests.support.mail_server import MAIL_PASSWORD, USER, mail_server, make_certificate
@@ -57,7 +58,7 @@ def _sent(receiver: Receiver, tmp_path: Path, *notices: Notice, settings: str = 
 def test_pagerduty_gets_a_trigger_and_a_resolve_with_one_key(receiver: Receiver, tmp_path: Path) -> None:
     """By the Events API v2. Warnings take another route."""
     spec = spec_with(tmp_path, "")
-    raised, cleared = (notice(spec, event) for event in (RAISED, CLEARED))
+    raised, cleared = (notice(spec, event) for event in (AlertRaised, AlertCleared))
     trigger, resolve = _sent(receiver, tmp_path, raised, cleared)
     assert trigger["event_action"], resolve["event_action"] == ("trigger", "resolve")
     assert trigger["dedup_key"] == resolve["dedup_key"] == "tidemark/shop/table_stopped/d.orders"
@@ -75,7 +76,7 @@ def test_pagerduty_gets_a_trigger_and_a_resolve_with_one_key(receiver: Receiver,
 def test_slack_gets_a_text_in_which_nothing_is_a_mention(receiver: Receiver, tmp_path: Path) -> None:
     """Signs of Slack's are escaped; the end of an alert looks different."""
     spec = spec_with(tmp_path, "")
-    raised, cleared = (notice(spec, event, kind="resnapshots") for event in (RAISED, CLEARED))
+    raised, cleared = (notice(spec, event, kind="resnapshots") for event in (AlertRaised, AlertCleared))
     first, second = (one["text"] for one in _sent(receiver, tmp_path, raised, cleared))
     assert first.startswith(":large_yellow_circle: *shop: Resnapshots again and again (d.orders)*\n")
     assert "d.orders stopped: &lt;no&gt; date &amp; time.\n*What to do* Do it." in first
@@ -117,11 +118,11 @@ def test_a_program_without_a_runner_can_announce_an_alert(receiver: Receiver, tm
     """And is given the answers. A silence holds the alert back, but not its end."""
     spec, directory = spec_with(tmp_path, ALL.format(url=receiver.url)), Directory(tmp_path)
     lost = alert("runner_lost", None, message="The runner is gone.")
-    assert {name: one.status for name, one in announce(spec, directory, RAISED, lost).items()} == {"pager": 200}
+    assert {name: one.status for name, one in announce(spec, directory, lost).items()} == {"pager": 200}
     add_silence(directory, "1h", "planned", kind="runner_lost")
-    assert announce(spec, directory, RAISED, lost) == {}
-    assert announce(spec, directory, RAISED, alert())["pager"].problem == ""
-    announce(spec, directory, CLEARED, lost)
+    assert announce(spec, directory, lost) == {}
+    assert announce(spec, directory, alert())["pager"].problem == ""
+    announce(spec, directory, alert("runner_lost", None, AlertCleared, message="The runner is gone."))
     assert [(one["event_action"], one["dedup_key"]) for one in receiver.got] == [
         ("trigger", "tidemark/shop/runner_lost"),
         ("trigger", "tidemark/shop/table_stopped/d.orders"),
@@ -159,7 +160,7 @@ def test_the_routes_of_the_documentation_work(
         for old, new in here.items():
             assert old in text
             text = text.replace(old, new)
-        answers = announce(spec_with(tmp_path, text), Directory(tmp_path), RAISED, alert())
+        answers = announce(spec_with(tmp_path, text), Directory(tmp_path), alert())
     assert {name: one.problem for name, one in answers.items()} == dict.fromkeys(("oncall", "chat", "team", "own"), "")
     assert (len(receiver.got), len(mails.mails)) == (3, 1)
 
