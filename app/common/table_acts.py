@@ -74,20 +74,24 @@ def unreadable(where: Directory, only: str | None = None) -> None:
 
 
 def buttons(where: Directory, acts: Mapping[str, Iterable[CommandVerb]], *, key: str) -> None:
-    """A row of buttons for each table. Nothing for a viewer."""
+    """A row of buttons for each table, and one for all that can be resnapshotted. Nothing for a viewer."""
     if not access.operator():
         return
+    resumable = [table for table, verbs in acts.items() if "resume" in verbs]
+    if len(resumable) > 1:
+        _ask(where, resumable, "resume", f"{key}-resume-all", label=f"Resnapshot {len(resumable)} tables")
     for table in list(acts)[:_MOST]:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-{table}"):
             if len(acts) > 1:
                 st.markdown(f"**{words.escape(table)}**", width="content")
             for act in acts[table]:
-                _ask(where, table, act, f"{key}-{act}-{table}")
+                _ask(where, [table], act, f"{key}-{act}-{table}")
     if (more := len(acts) - _MOST) > 0:
         st.caption(f"The pages of the other {more} tables have these buttons too.")
 
 
-def _ask(where: Directory, table: str, act: CommandVerb, key: str) -> None:
-    label, icon, meaning, confirm = _BUTTONS[act]
-    said = f"**{words.escape(table)}**  \n{meaning}"
-    controls.ask(where, act, label, icon, said, confirm, key=key, arguments={"tables": [table]})
+def _ask(where: Directory, tables: list[str], act: CommandVerb, key: str, *, label: str = "") -> None:
+    """A button for an act on tables. label: instead of the act's own."""
+    own_label, icon, meaning, confirm = _BUTTONS[act]
+    text = f"**{words.escape(words.listing(tables, _MOST))}**  \n{meaning}"
+    controls.ask(where, act, label or own_label, icon, text, label or confirm, key=key, arguments={"tables": tables})

@@ -48,6 +48,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from engine.base.redaction import redact
+from engine.base.wording import listing
 
 _MOST_TABLES = 20
 """The most tables that a hint names."""
@@ -434,8 +435,7 @@ def if_captured(table: str) -> str:
 def unknown_tables(unknown: Iterable[str], pipeline_tables: Collection[str], detail: str = "") -> SpecError:
     """The error about tables that a pipeline does not have. detail: what it means for the data."""
     names = sorted(pipeline_tables)
-    more = f" and {len(names) - _MOST_TABLES:,} more" if len(names) > _MOST_TABLES else ""
-    hint = f"Its tables are {', '.join(names[:_MOST_TABLES])}{more}."
+    hint = f"Its tables are {listing(names, _MOST_TABLES)}."
     return SpecError(
         f"The pipeline has no table {', '.join(unknown)}.",
         detail=detail,

@@ -1,6 +1,7 @@
 """Numbers and durations as text. An unknown value is `—`, never 0."""
 
 import re
+from collections.abc import Sequence
 
 NOTHING = "—"
 _UTC_TEXT = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)")
@@ -30,6 +31,13 @@ def duration(value: float | None) -> str:
             rest = whole % unit_s // part_s
             return f"{whole // unit_s} {unit} {rest} {part}" if rest else f"{whole // unit_s} {unit}"
     return f"{whole} s"
+
+
+def listing(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """`a, b and 3 more`: the first `most` names, and how many there are besides."""
+    before_more = "" if separator == ", " else separator.rstrip()
+    more = f"{before_more} and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{separator.join(names[:most])}{more}"
 
 
 def utc_time(text: object) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from engine.base.errors import MismatchError, MissingFilesError
-from engine.base.wording import plural
+from engine.base.wording import listing, plural
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.capture.projection.table_projection import published_as
@@ -68,12 +68,11 @@ class Comparison:
             else {}
         )
         if faulty:
-            examples = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_MAX_EXAMPLES])
-            more = f"; and {len(faulty) - _MAX_EXAMPLES} more" if len(faulty) > _MAX_EXAMPLES else ""
+            examples = listing([f"{name}: {why}" for name, why in faulty.items()], _MAX_EXAMPLES, "; ")
             tables = " ".join(f"--table {name}" for name in faulty)
             tables_at_fault = plural(len(faulty), "table")
             raise MismatchError(
-                f"The destination is not what the ledger has published, for {tables_at_fault}: {examples}{more}.",
+                f"The destination is not what the ledger has published, for {tables_at_fault}: {examples}.",
                 detail="It was restored from an older copy, replaced or damaged. What is missing would never be "
                 "applied again. Nothing was written.",
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables "

@@ -23,6 +23,7 @@ import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
 from engine.base import clock
+from engine.base.wording import listing
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta.layout import changes_folder, mirror_folder
@@ -154,8 +155,7 @@ def _instead(name: str, tables: Sequence[Table]) -> str:
     near = get_close_matches(wanted, [table.name.casefold() for table in tables], 3)
     alike = [table for table in tables if table.name.casefold() in near] or tables
     views = sorted(name for table in alike for name in _names(table)[: 2 if table.key else 1])
-    more = f" and {len(views) - _MOST_NAMES} more" if len(views) > _MOST_NAMES else ""
-    return f"Tables: {', '.join(views[:_MOST_NAMES])}{more}." if views else ""
+    return f"Tables: {listing(views, _MOST_NAMES)}." if views else ""
 
 
 def _show(connection: duckdb.DuckDBPyConnection, root: Folder, tables: Sequence[Table], spill: str) -> None:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 import duckdb
 
+from engine.base.wording import listing
 from engine.decode.schema import Table
 
 _COLUMN = re.compile(r'(?:Referenced column|Column|column) "(.+?)" (?:not found|does not exist)')
@@ -78,6 +79,5 @@ def _column(name: str, sql: str, tables: Sequence[Table]) -> str:
     columns = list(dict.fromkeys(column.name for table in used for column in table.columns))
     by_folded = {column.casefold(): column for column in columns}
     near = [by_folded[one] for one in get_close_matches(name.casefold(), by_folded, 3)]
-    named = near or columns[:_MOST_NAMES]
-    more = "" if near or len(columns) <= _MOST_NAMES else f" and {len(columns) - _MOST_NAMES} more"
-    return f"{text}Columns: {', '.join(named)}{more}." if named else f"{text}{_OTHERWISE}"
+    names = near or columns
+    return f"{text}Columns: {listing(names, _MOST_NAMES)}." if names else f"{text}{_OTHERWISE}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from engine.base.json_records import records_from
-from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size, utc_time
+from engine.base.wording import NOTHING, count, duration, listing, plural, rows_differ, size, utc_time
 from engine.journal.alert_events import AlertCleared
 from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked
 from engine.journal.destination_events import SinkApplied, TableMaintained
@@ -156,18 +156,13 @@ def hidden(event: HiddenChanges, table: str | None = None) -> str:
 def _changed(names: list[str]) -> str:
     if not names:
         return "The source is as it was when the run began"
-    more = f"; and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"The source changed since the run began: {'; '.join(names[:_MOST_NAMES])}{more}"
+    return f"The source changed since the run began: {listing(names, _MOST_NAMES, '; ')}"
 
 
 def _left_out(names: list[str]) -> str:
     if not names:
         return "All tables that match source.tables are captured"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return (
-        "New tables match source.tables and are not captured (source.new_tables): "
-        f"{', '.join(names[:_MOST_NAMES])}{more}"
-    )
+    return f"New tables match source.tables and are not captured (source.new_tables): {listing(names, _MOST_NAMES)}"
 
 
 def blocked(event: ReadsBlocked, table: str | None = None) -> str:

@@ -129,8 +129,9 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1045: (
         LoginRefusedError,
         (
-            "Check source.user, and the password that source.password_env or source.password_file names: the file is "
-            "read at each login, the variable when the run starts. The server may require TLS."
+            "Check source.user, and the password that source.password_env or source.password_file names. The file is "
+            "read at each login, the variable when the run starts. A console gives its own variables to the runners "
+            "that it starts: set a changed password there too, and restart the console. The server may require TLS."
         ),
     ),
     3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),

@@ -32,8 +32,7 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
     first = some[0]
     actual = f"ok in {words.plural(len(some), 'table')}"
     if first.outcome != "ok":
-        names = ", ".join(check.table for check in some[:_NAMED])
-        actual = names + (f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else "")
+        actual = words.listing([check.table for check in some], _NAMED)
         actuals = {check.actual for check in some}
         actual = f"{actuals.pop()}, in {actual}" if len(actuals) == 1 else actual
     fixes = dict.fromkeys(check.fix for check in some if check.fix)
@@ -68,5 +67,4 @@ def _names(preflight: Preflight) -> str:
     """The first checks that failed or warned, so that a summary elsewhere says which."""
     failed, warned, _ = by_outcome(preflight.checks)
     names = [check.name for check in (*failed, *warned)]
-    more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
-    return ", ".join(names[:_FEW]) + more
+    return words.listing(names, _FEW)

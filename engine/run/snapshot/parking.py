@@ -12,6 +12,7 @@ from dataclasses import asdict
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import ChunksParkedError, TidemarkError
+from engine.base.wording import listing
 from engine.journal import Journal
 from engine.journal.events import ChunkParked, ChunkUnparked
 from engine.ledger.state import TableState
@@ -97,10 +98,9 @@ class Parking:
         chunks = self.pending(tables)
         if not chunks:
             return
-        more = f" and {len(chunks) - _NAMED} more" if len(chunks) > _NAMED else ""
         raise ChunksParkedError(
             f"{len(chunks)} of the chunks could not be read and are parked: "
-            f"{', '.join(parked.describe() for parked in chunks[:_NAMED])}{more}. {chunks[0].message}",
+            f"{listing([parked.describe() for parked in chunks], _NAMED)}. {chunks[0].message}",
             detail="Nothing of their ranges is published as exact; the rest is copied, and the binlog was streamed.",
             hint=f"{chunks[0].hint} Each run tries them again; so does: tidemark resume SPEC --table {chunks[0].table}",
         )

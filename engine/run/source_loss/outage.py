@@ -165,7 +165,7 @@ class OutageTracker:
             if until_s is not None:
                 pause_s = min(pause_s, max(until_s - now_s, 0.1))
             if by == EPOCHS or EPOCHS not in self._tries:
-                self._report(attempt, pause_s, error, None if until_s is None else until_s - now_s)
+                self._report(attempt, pause_s, error, until_s)
             else:
                 pause_s = min(pause_s, _MONITOR_PAUSE_S)
         self._release()
@@ -200,8 +200,7 @@ class OutageTracker:
                 return
             self._shows_silence = True
             self._begin(self._asked_s, now_s)
-            left_s = None if (until_s := self._until_s()) is None else until_s - now_s
-            self._show(asdict(self._outage(0, 0.0, "The source does not answer.", left_s)))
+            self._show(asdict(self._outage(0, 0.0, "The source does not answer.", self._until_s())))
         self._release()
 
     def try_now(self) -> None:
@@ -220,10 +219,10 @@ class OutageTracker:
             return self._refused_s + REFUSED_S
         return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
 
-    def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
+    def _report(self, attempt: int, pause_s: float, error: TidemarkError, until_s: float | None) -> None:
         cause = _cause(error)
         refused = cause != "unreachable"
-        outage = self._outage(attempt, pause_s, error.message, left_s)
+        outage = self._outage(attempt, pause_s, error.message, until_s)
         outage = replace(outage, refused=refused, hint=error.hint if refused else "", cause=cause)
         self._show(asdict(outage))
         self._journal.write(
@@ -239,10 +238,13 @@ class OutageTracker:
             )
         )
 
-    def _outage(self, attempt: int, pause_s: float, error: str, left_s: float | None) -> Outage:
-        now = clock.utc_now()
-        gives_up = None if left_s is None else clock.utc_text(now + timedelta(seconds=left_s))
-        return Outage(self._since, attempt, clock.utc_text(now + timedelta(seconds=pause_s)), error, gives_up)
+    def _outage(self, attempt: int, pause_s: float, error: str, until_s: float | None) -> Outage:
+        """The outage as it is shown. `gives_up_at` counts from `since`, so it stays the same from try to try."""
+        gives_up_at = None
+        if until_s is not None:
+            gives_up_at = clock.utc_text(clock.parse_utc(self._since) + timedelta(seconds=until_s - self._since_s))
+        next_try = clock.utc_text(clock.utc_now() + timedelta(seconds=pause_s))
+        return Outage(self._since, attempt, next_try, error, gives_up_at)
 
     def pause_after(self, error: TidemarkError) -> float:
         """Seconds for the coordinator to wait after a failed epoch. Raises the error when waiting cannot help."""

@@ -1,6 +1,6 @@
 """Texts as sentences."""
 
-from engine.base.wording import sentences, utc_time
+from engine.base.wording import listing, sentences, utc_time
 
 
 def test_texts_from_outside_are_ended_like_sentences() -> None:
@@ -15,3 +15,10 @@ def test_times_are_shown_as_the_console_shows_them() -> None:
     """To the second; what is no time stays as it is."""
     assert utc_time("2026-11-27T12:30:05.123456Z") == "2026-11-27 12:30:05 UTC"
     assert [utc_time(text) for text in ("soon", None, "")] == ["soon", "—", "—"]
+
+
+def test_a_long_list_of_names_says_how_many_follow() -> None:
+    """With a separator that is not a comma, it stands before the last part too."""
+    assert listing(["a", "b"], 2) == "a, b"
+    assert listing(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert listing(["a x", "b y", *["c z"] * 1000], 2, "; ") == "a x; b y; and 1,000 more"

@@ -80,6 +80,22 @@ def test_each_table_has_the_buttons_that_help(shop: Simulation) -> None:
     assert (sent["verb"], sent["arguments"]) == ("redump", {"tables": ["shop.broken"]})
 
 
+def test_one_button_resnapshots_all_stopped_tables_that_the_source_has(shop: Simulation) -> None:
+    """It stands before those of each table, and sends one command."""
+    for name in ("shop.broken", "shop.right"):
+        shop.write("table.state", table=name, state="stopped", reason=TYPE.message, hint=TYPE.hint)
+    run = AppTest.from_function(live, args=(str(shop.directory.root),)).run(timeout=30)
+    assert buttons(run)[0] == "stop-resume-all"
+    assert run.button[0].label == "Resnapshot 3 tables"
+    run.button[0].click().run()
+    (command,) = shop.directory.inbox.glob("*.json")
+    sent = json.loads(command.read_text())
+    assert (sent["verb"], sent["arguments"]) == (
+        "resume",
+        {"tables": ["shop.broken", "shop.right", "shop.type"]},
+    )
+
+
 def test_a_page_of_one_table_has_its_own_buttons(shop: Simulation) -> None:
     """And none for a table in order."""
     assert table_acts.of_tables(shop.directory, "shop.broken") == {"shop.broken": ("redump",)}

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def test_a_source_is_waited_for_until_its_binlog_may_be_purged(waiting: Waiting)
     assert [e["retry_in_s"] for e in waiting.events("source.away")[:7]] == [1, 2, 4, 8, 16, 30, 30]
     assert tries == pytest.approx(6 * 120, abs=5)
     assert {e["gives_up_at"] for e in waiting.events("source.away")} == {"2026-01-31T12:00:00.000000Z"}
+
+
+def test_the_end_of_a_wait_does_not_move(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From try to try, though the clock goes on while a try is recorded."""
+    ticks = count()
+    monkeypatch.setattr(
+        "engine.base.clock.utc_now", lambda: BEGIN + timedelta(seconds=waiting.now_s - 1000.0, milliseconds=next(ticks))
+    )
+    waiting.try_for(5, LoginRefusedError("Access denied for user 'x'@'y'", hint="Check the password."))
+    assert len({e["gives_up_at"] for e in waiting.events("source.away")}) == 1
 
 
 def test_a_source_that_does_not_purge_is_waited_for_without_end(waiting: Waiting) -> None:
