@@ -6,18 +6,20 @@ A resnapshot repairs a failed table (`destination.published_tables`): the change
 their files exist, and the mirror gets a new copy.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from engine.base import clock
 from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, TidemarkError
+from engine.base.parallel import run_parallel
 from engine.base.wording import plural
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd, OpenedTable
-from engine.destination.published_tables import PublishedTables
+from engine.destination.published_tables import LIGHT_MERGE_BYTES, PublishedTables, TableAction
 from engine.destination.table_progress import EpochPart, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
@@ -27,6 +29,10 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.spec.sink_settings import Sink
+
+
+def _changed_bytes(parts: Sequence[EpochPart]) -> int:
+    return sum(file.bytes for _, file in files_of_parts(parts)[1])
 
 
 class EpochReplay:
@@ -123,15 +129,36 @@ class EpochReplay:
     def append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
         times = {record.epoch: record.ts for record in records}
-        for name in dict.fromkeys(name for record in records for name in record.tables):
-            parts = [(record.epoch, record.tables[name]) for record in records if name in record.tables]
-            for group in self._commit_groups(name, parts):
-                self._append_table(name, group, times[group[-1][0]])
+        parts_by_table: dict[str, list[EpochPart]] = {}
+        for record in records:
+            for name, part in record.tables.items():
+                parts_by_table.setdefault(name, []).append((record.epoch, part))
+        light_steps, heavy_steps = list[TableAction](), list[TableAction]()
+        for name, parts in parts_by_table.items():
+            steps = heavy_steps if self._may_merge_much(name, parts) else light_steps
+            steps.append(partial(self._append_parts, name, parts, times))
+        run_parallel(light_steps)
+        run_parallel(heavy_steps, 1)
         if records:
             last = records[-1]
             position = str(last.to_position)
             self.tables.publish(EpochEnd(last.epoch, position, last.ts))
             self.applied_epoch = last.epoch
+
+    def _may_merge_much(self, name: str, parts: Sequence[EpochPart]) -> bool:
+        """Whether applying these parts may merge so much that no other table shall merge at the same time."""
+        target = self.tables.targets.get(name)
+        if target is None:
+            return False
+        ends_copy = any(part.copied for _, part in parts)
+        if target.resnapshot is not None:
+            return ends_copy
+        merges = ends_copy or target.mutable_key or any(part.switches or part.removed for _, part in parts)
+        return merges and target.waiting_bytes + _changed_bytes(parts) > LIGHT_MERGE_BYTES
+
+    def _append_parts(self, name: str, parts: Sequence[EpochPart], times: Mapping[int, str]) -> None:
+        for group in self._commit_groups(name, parts):
+            self._append_table(name, group, times[group[-1][0]])
 
     def _commit_groups(self, name: str, parts: Sequence[EpochPart]) -> Iterator[list[EpochPart]]:
         """Group parts into commits.
@@ -263,9 +290,9 @@ class EpochReplay:
     def merge_all(self, *, only_due: bool = False) -> None:
         """Merge all waiting changes. only_due: only those that are worth it now."""
         self.last_merge_s = clock.monotonic_s()
-        for name, target in self.tables.targets.items():
-            if not only_due or target.merge_due(self._sink):
-                self.tables.merge(name, target)
+        self.tables.merge_all(
+            name for name, target in self.tables.targets.items() if not only_due or target.merge_due(self._sink)
+        )
         healthy = {
             name: dict(target.applied_epochs) for name, target in self.tables.targets.items() if target.error is None
         }

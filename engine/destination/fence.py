@@ -8,10 +8,10 @@ So a runner takes a *term* before it writes or deletes anything:
     in the destination   a file `term-00000007.json`, which only one runner can create; and the term as a transaction
                          identifier in every Delta commit (`destination.delta.delta_destination`)
 
-A runner checks the term before each commit, and stops when there is a later one (exit code 5). A runner that is delayed
-for long after its check writes nothing either. The new runner fences every table with a commit of its own term, which
-takes the version that the old one expects, and then compares again. Only a runner that ended in order leaves nothing to
-fence.
+A runner checks the term before each deletion and, within the second before, each commit, and stops when there is a
+later one (exit code 5). A runner that is delayed after its check writes nothing either. The new runner fences every
+table with a commit of its own term, which takes the version that the old one expects, and then compares again. Only a
+runner that ended in order leaves nothing to fence.
 
 A ledger that was restored from an older copy, or whose original continued, does not know the newest term. It is refused
 before anything is written (`compare`).
@@ -19,15 +19,19 @@ before anything is written (`compare`).
 
 import json
 import re
+import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from engine.base import clock
 from engine.base.errors import MismatchError, PipelineHeldError
 from engine.store.folder import Folder
 
 _TERM = re.compile(r"^term-(\d{8,})\.json$")
 _KEPT_TERMS = 20
+_FRESH_S = 1.0
 FORMAT = 1
 TERMS = "_tidemark"
 """The folder of the terms in a destination."""
@@ -110,6 +114,9 @@ class FolderTerms:
         self._fence: Fence | None = None
         self.own_term: Term | None = None
         """This runner's term; None before it took one."""
+        self._lock = threading.Lock()
+        self._answer: Future[int] | None = None
+        self._asked_s = 0.0
 
     def newest(self, ledger: str) -> Term | None:
         """By the files in `_tidemark`."""
@@ -121,10 +128,32 @@ class FolderTerms:
         fence.take(term)
         self._fence = fence
         self.own_term = term
+        self._answer = None
 
     def check(self) -> int:
         """The number of this runner's term; 0 before it took one."""
         return 0 if self._fence is None else self._fence.check()
+
+    def check_for_commit(self) -> int:
+        """As `check`, by an answer that is at most a second old, for all threads that ask in that second.
+
+        That is enough for a commit: a late one expects a version that the later runner's own commit has taken.
+        """
+        with self._lock:
+            now_s = clock.monotonic_s()
+            answer = self._answer
+            is_asked = answer is not None and now_s - self._asked_s <= _FRESH_S
+            if answer is None or not is_asked:
+                answer = self._answer = Future[int]()
+                self._asked_s = now_s
+        if not is_asked:
+            try:
+                answer.set_result(self.check())
+            except BaseException as error:  # noqa: BLE001 - each thread raises it
+                with self._lock:
+                    self._answer = None
+                answer.set_exception(error)
+        return answer.result()
 
     def release(self) -> None:
         """Mark the term's file as ended."""

@@ -4,8 +4,9 @@ A failed destination affects only its table: the table fails here, the coordinat
 others continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from engine.base import clock
 from engine.base.errors import (
@@ -17,6 +18,7 @@ from engine.base.errors import (
     is_disk_full,
     is_unwritable,
 )
+from engine.base.parallel import run_parallel
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
@@ -40,6 +42,9 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 
 _TRIES, _RETRY_S = 3, 0.5
+LIGHT_MERGE_BYTES = 1 << 20
+"""Bytes of change files up to which several merges take place at the same time: together, they need little memory."""
+_MERGES_AT_ONCE = 8
 TableAction = Callable[[], None]
 
 
@@ -79,6 +84,7 @@ class PublishedTables:
         Also opens removed tables whose destination is kept: they may lack earlier commits. published_names: the tables
         that must be there; None for those with published rows. removed_names: removed tables that may not be there yet.
         """
+        steps = list[TableAction]()
         for name, table in state.tables.items():
             if not table.begun:
                 continue
@@ -87,7 +93,8 @@ class PublishedTables:
             if published_names is not None:
                 must_exist = name in published_names
             published_table = published_as(table_from_dict(table.table), table.projection)
-            self.open(published_table, plan_from_dict(table.plan), must_exist)
+            steps.append(partial(self.open, published_table, plan_from_dict(table.plan), must_exist))
+        run_parallel(steps)
         for name, table in state.removed.items():
             published_table = published_as(table_from_dict(table.table), table.projection)
             is_kept = table.removed and not table.removed.drop
@@ -193,20 +200,8 @@ class PublishedTables:
 
     def take_opened(self, name: str, target: Target, opened: OpenedTable) -> None:
         for commit in opened.repaired_commits:
-            self._report_repair(name, commit)
+            self._journal.write(_repair_report(name, commit))
         target.applied_epochs = dict(opened.applied_epochs)
-
-    def _report_repair(self, table: str, name: str) -> None:
-        self._journal.write(
-            ErrorReported(
-                error="TornCommit",
-                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; "
-                "it was set aside.",
-                detail="The publisher applies its actions again, as far as the ledger has them.",
-                hint="",
-                table=table,
-            )
-        )
 
     def publish(self, end: EpochEnd) -> None:
         """Make the parts of some epochs visible, once all tables have them (`Destination.publish`)."""
@@ -269,6 +264,16 @@ class PublishedTables:
                 )
             )
 
+    def merge_all(self, names: Iterable[str]) -> None:
+        """Merge what waits for these tables. Merges of little take place at the same time."""
+        light_merges, heavy_merges = list[TableAction](), list[TableAction]()
+        for name in names:
+            target = self.targets[name]
+            merges = light_merges if target.waiting_bytes <= LIGHT_MERGE_BYTES else heavy_merges
+            merges.append(partial(self.merge, name, target))
+        run_parallel(light_merges, _MERGES_AT_ONCE)
+        run_parallel(heavy_merges, 1)
+
     def merge(self, name: str, target: Target) -> None:
         self.run_step(name, target, lambda: self._inspect(name, target))
         self.run_step(name, target, target.merge)
@@ -283,6 +288,16 @@ class PublishedTables:
             raise
         except Exception as error:  # noqa: BLE001 - see the module's docstring
             self.fail(name, error, parts)
+
+
+def _repair_report(table: str, commit: str) -> ErrorReported:
+    return ErrorReported(
+        error="TornCommit",
+        message=f"{table}: the Delta commit {commit} was empty, torn or gone, as after a power cut; it was set aside.",
+        detail="The publisher applies its actions again, as far as the ledger has them.",
+        hint="",
+        table=table,
+    )
 
 
 def _table_error(name: str, error: Exception) -> DestinationError:

@@ -251,9 +251,7 @@ class Publisher:
         with self._hurry_lock:
             names = [name for name, epoch in self._hurried_tables.items() if epoch <= self._replay.applied_epoch]
             self._hurried_tables = {name: epoch for name, epoch in self._hurried_tables.items() if name not in names}
-        for name in names:
-            if (target := self.tables.targets.get(name)) is not None:
-                self.tables.merge(name, target)
+        self.tables.merge_all(name for name in names if name in self.tables.targets)
 
     @property
     def _due_in_s(self) -> float:

@@ -71,6 +71,11 @@ class Target:
         waiting_s = self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
         return min((s for s in (waiting_s, self.failed_since_s) if s is not None), default=None)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the change files that wait for a merge."""
+        return sum(file.bytes for _, file in self.waiting_files)
+
     def fail(self, error: TidemarkError, missing_parts: Sequence[EpochPart] = ()) -> None:
         """Write nothing more to it. missing_parts: the epochs that it did not take."""
         self.error = error
@@ -141,7 +146,7 @@ class Target:
 
     def merge_due(self, sink: Sink) -> bool:
         """Whether the waiting changes are worth a merge (`destination.merge_schedule`)."""
-        return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting_files), clock.monotonic_s())
+        return self.schedule.is_due(sink, self.waiting_bytes, clock.monotonic_s())
 
     def append(self, kind: str, files: Sequence[EpochFile]) -> None:
         """Add the files of chunks or changes that are not applied yet."""

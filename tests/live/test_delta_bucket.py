@@ -2,6 +2,7 @@
 
 import random
 import uuid
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -173,12 +174,14 @@ def test_differences_are_appended(root: BucketFolder) -> None:
 
 
 def test_bad_weather_changes_no_row(tmp_path: Path, root: BucketFolder, faults: StoreFaults) -> None:
-    """One request in twenty is refused, one put in ten loses its answer."""
-    dice = random.Random(3)
+    """One request in twenty is refused, one put in ten loses its answer; the client tries each up to five times."""
+    dice, failures = random.Random(3), Counter[str]()
 
-    def weather(method: str, _path: str) -> Fault:
-        found = dice.random()
-        return "503" if found < 0.05 else "lost" if found < 0.15 and method == "PUT" else ""
+    def weather(method: str, path: str) -> Fault:
+        chance = dice.random() if failures[path] < 4 else 1.0
+        fault: Fault = "503" if chance < 0.05 else "lost" if chance < 0.15 and method == "PUT" else ""
+        failures[path] = failures[path] + 1 if fault else 0
+        return fault
 
     faults.fault = weather
     lake = lived(tmp_path, through(faults, root), "merge_on_read", 25)
@@ -229,6 +232,26 @@ def test_an_epoch_takes_four_requests_of_a_table(tmp_path: Path, root: BucketFol
         lake.append([(key, 5)])
     faults.fault = lambda _method, _path: ""
     assert requests == ["PUT file", "HEAD file", "HEAD commit", "PUT commit"] * 3
+
+
+@pytest.mark.parametrize(("mode", "most"), [("copy_on_write", 12), ("merge_on_read", 13)])
+def test_a_merge_of_a_small_file_takes_a_dozen_requests(
+    tmp_path: Path, root: BucketFolder, faults: StoreFaults, mode: MirrorMode, most: int
+) -> None:
+    """Each is a wait of some 50 ms, and money. What it wrote itself is not asked for, and nothing is deleted."""
+    lake = lived(tmp_path, through(faults, root), mode, rounds=4)
+    lake.merge(lake.append([(7, 5)]))
+    files, requests = lake.append([(7, 6)]), list[str]()
+
+    def count(method: str, path: str) -> Fault:
+        requests.append(f"{method} {path}")
+        return ""
+
+    faults.fault = count
+    lake.merge(files)
+    faults.fault = lambda _method, _path: ""
+    assert len(requests) <= most, requests
+    assert not any("delete" in request for request in requests)
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path, root: BucketFolder) -> None:

@@ -4,7 +4,7 @@ Readers write the Parquet files in place and a commit adds them, so nothing is c
 has no mirror: its chunk goes to the change log as inserts. Columns dropped at the source stay, with NULL in new rows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
 from engine.destination.delta.log.missing_files import missing_names
 from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.merge.newest_images import ChangeFiles
 from engine.destination.delta.merge.rewritten_changes import restore, restored_name
 from engine.destination.delta.schema_evolution import check_evolution, rewrite_wider, schema_of, unite
 from engine.destination.delta.table_properties import properties_of
@@ -32,6 +33,8 @@ class ChangeLogTable:
 
     def __init__(self, lake: LakeTable) -> None:
         self.lake = lake
+        self._copies = set[str]()
+        """The files that `name_of` wrote, or found because a killed run had written them."""
 
     @property
     def folder(self) -> Folder:
@@ -145,8 +148,15 @@ class ChangeLogTable:
             delta = self.lake.load()
             if not restore(self.folder, file, self.lake.log.files(delta), schema_of(delta)):
                 return file.name
+        self._copies.add(again)
         return again
 
-    def discard_copies(self, files: Iterable[DataFile]) -> None:
+    def changes_of(self, files: Sequence[DataFile]) -> ChangeFiles:
+        """The changes of these files of epochs, to be merged."""
+        return ChangeFiles(self.folder, [self.name_of(file) for file in files], sum(file.rows for file in files))
+
+    def discard_copies(self) -> None:
         """Delete what `name_of` wrote."""
-        self.folder.delete(restored_name(file) for file in files)
+        if self._copies:
+            self.folder.delete(self._copies)
+            self._copies = set()

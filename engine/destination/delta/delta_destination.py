@@ -2,14 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine.base.errors import DestinationError
+from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
 from engine.destination.capabilities import DifferenceRow
 from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.destination_table import DeltaDestinationTable, on_read
+from engine.destination.delta.lake_table import Guards
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
@@ -36,6 +39,7 @@ class DeltaDestination:
         self._known_tables_file = known_tables
         self._known_tables: KnownTables | None = None
         self._terms = FolderTerms(sink.folder)
+        self._guards = Guards(commit=self._terms.check_for_commit, deletion=self._terms.check)
 
     @property
     def root(self) -> Path | str:
@@ -67,25 +71,21 @@ class DeltaDestination:
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
         """The pair of Delta tables."""
         reads = plan is not None and on_read(self._sink, table, plan)
-        pair = TablePair(self._sink.folder, owner, table, self._terms.check, on_read=reads)
+        pair = TablePair(self._sink.folder, owner, table, self._guards, on_read=reads)
         notes = self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
         if notes is not None:
             pair.mirror.index = KeyIndex(notes / "keys")
         return DeltaDestinationTable(self._sink, pair, self._known_tables, notes)
 
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
-        return (TablePair(self._sink.folder, owner, table, self._terms.check) for table in tables)
+        return (TablePair(self._sink.folder, owner, table, self._guards) for table in tables)
 
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
 
     def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Commit this runner's term to every Delta table, which takes the version that an earlier runner expects."""
-        for pair in self._pairs(owner, tables):
-            with suppress(DestinationError):  # it concerns this table alone, and is looked at again later
-                if not pair.fault():
-                    pair.repair()
-                    pair.commit_term()
+        run_parallel(partial(_fence, pair) for pair in self._pairs(owner, tables))
 
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """By the statistics of the files."""
@@ -110,6 +110,13 @@ class DeltaDestination:
             for folder in (one.pair.mirror.folder, one.pair.changes.folder):
                 deleted += delete_orphans(folder, table_names, committed_names, after_ns)
         return deleted
+
+
+def _fence(pair: TablePair) -> None:
+    with suppress(DestinationError):  # it concerns this table alone, and is looked at again later
+        if not pair.fault():
+            pair.repair()
+            pair.commit_term()
 
 
 def _known_of(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ The identifiers name the ledger, so another ledger's table is recognised and ref
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -47,23 +47,37 @@ GENERATION = "generation"
 TERM = "term"
 
 
+@dataclass(frozen=True)
+class Guards:
+    """What a Delta table calls before it is written to."""
+
+    commit: Guard = no_guard
+    """Its answer may be a second old (`FolderTerms.check_for_commit`)."""
+    deletion: Guard = no_guard
+    """Also before a table is created, which deletes what is left of one that was half dropped."""
+
+
+NO_GUARDS = Guards()
+"""Those of read-only users."""
+
+
 class LakeTable:
     """One Delta table of one captured table and one ledger.
 
-    owner: the ledger. guard: called before each write or deletion. name: of the captured table, for messages. kinds:
-    the transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
+    owner: the ledger. guards: called before it is written to. name: of the captured table, for messages. kinds: the
+    transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
     load. keeps: whether the newest version stays in memory, for tables of few files.
     """
 
     def __init__(
-        self, folder: Folder, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = no_guard, *, keeps: bool
+        self, folder: Folder, owner: Owner, name: str, kinds: Sequence[str], guards: Guards, *, keeps: bool
     ) -> None:
         self.folder = folder
         self.kinds = kinds
         self.log = DeltaLog(folder, keeps=keeps)
         self._owner = owner
         self._name = name
-        self._guard = guard
+        self._guards = guards
         self._recent = RecentFiles()
 
     @property
@@ -137,7 +151,7 @@ class LakeTable:
                     detail="Continuing would leave a table without those rows; nothing was written.",
                     hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table {self._name}",
                 )
-            self._guard()
+            self._guards.deletion()
             if is_half_dropped(self.folder):
                 drop(self.folder)
             make_readable(self.folder)
@@ -169,7 +183,7 @@ class LakeTable:
 
     def drop(self) -> None:
         """Delete the table if it belongs to the ledger; also completes an interrupted deletion."""
-        self._guard()
+        self._guards.deletion()
         if not self.folder.is_there or is_half_dropped(self.folder) or (self.exists and self.is_ours):
             drop(self.folder)
             self.log.version = -1
@@ -206,7 +220,7 @@ class LakeTable:
         if self.log.version < 0:
             self.load()
         for attempt in range(_ATTEMPTS + 1):
-            term = self._guard()
+            term = self._guards.commit()
             self._check_term(term)
             try:
                 commit_actions = actions()

@@ -132,7 +132,7 @@ class MirrorTable:
             if not self.lake.commit(actions):
                 return None
         prepared[-1].drop_unused()
-        self._changes.discard_copies(file for step in content.steps for file in step.changes)
+        self._changes.discard_copies()
         return CommitSize(rows, prepared[-1].written_bytes)
 
     def _apply_steps(self, files: MirrorFiles, steps: Sequence[MirrorStep], *, copies: bool, merges: bool) -> int:
@@ -143,7 +143,7 @@ class MirrorTable:
                 files.add(step.chunks)
                 count += sum(file.rows for file in step.chunks)
             if merges and step.changes:
-                count += files.merge(self._changes.folder, [self._changes.name_of(file) for file in step.changes])
+                count += files.merge(self._changes.changes_of(step.changes))
         return count
 
     def _transactions(self, content: Content, *, copies: bool, merges: bool) -> dict[str, int]:

@@ -13,14 +13,14 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
-from engine.destination.delta.lake_table import GENERATION, SEQ, TERM, LakeTable
+from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, SEQ, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.destination.delta.table_properties import properties_of
-from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, Guard, no_guard
+from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE
 from engine.ledger.state import Owner
 from engine.store.folder import Folder
 
@@ -28,21 +28,21 @@ from engine.store.folder import Folder
 class TablePair:
     """The mirror and the change log of one captured table and one ledger.
 
-    owner: the ledger. guard: called before each write or deletion. on_read: whether a mirror that is created, or
+    owner: the ledger. guards: called before they are written to. on_read: whether a mirror that is created, or
     replaced by a resnapshot, merges changes on read (`destination.delta.merge.mirror_files`).
     """
 
     def __init__(
-        self, root: Folder, owner: Owner, table: Table, guard: Guard = no_guard, *, on_read: bool = False
+        self, root: Folder, owner: Owner, table: Table, guards: Guards = NO_GUARDS, *, on_read: bool = False
     ) -> None:
         self._table = table
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
         # `optimize` bounds a mirror's files; a change log grows.
-        log = LakeTable(changes, owner, table.full_name, _log_kinds(table), guard, keeps=False)
+        log = LakeTable(changes, owner, table.full_name, _log_kinds(table), guards, keeps=False)
         self.changes = ChangeLogTable(log)
-        lake = LakeTable(mirror, owner, table.full_name, (CHUNKS, MERGE, SEQ), guard, keeps=True)
+        lake = LakeTable(mirror, owner, table.full_name, (CHUNKS, MERGE, SEQ), guards, keeps=True)
         self.mirror = MirrorTable(lake, self.changes, on_read=on_read)
-        self.guard = guard
+        self.guard = guards.deletion
 
     @property
     def table(self) -> Table:

@@ -1,7 +1,7 @@
 """A table with a story of epochs, published to Delta by a publisher that may be killed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -93,10 +93,14 @@ class World:
 
     def epoch(self, **change: Any) -> None:
         """Add an epoch with a change of the table. change: its JSON."""
+        self.tables_epoch({"d.t": change})
+
+    def tables_epoch(self, changes: Mapping[str, Any]) -> None:
+        """Add an epoch with changes of tables. changes: their JSON by table."""
         n = len(self.records)
         own: dict[str, Any] = {"ledger": "L", "identity": "server"} if n == 0 else {}
         at = Position("b.000001", 4 + n)
-        tables = {"d.t": change_from_json(change)}
+        tables = {name: change_from_json(change) for name, change in changes.items()}
         self.records.append(EpochRecord(n, "r", "", at, at, self._seq, tables, **own))
 
     def chunk(self, table: Table, rows: Rows) -> Any:

@@ -53,6 +53,11 @@ class Descriptor:
     cardinality: int
     """The number of deleted rows."""
 
+    @property
+    def end(self) -> int:
+        """Where the vector ends in its file, with the length before it and the checksum behind it, in bytes."""
+        return (self.offset or 0) + self.size + 8
+
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """From an action's `deletionVector`."""

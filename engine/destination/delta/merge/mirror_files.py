@@ -86,8 +86,8 @@ class MirrorFiles:
     """The deletion vectors of the version before, as far as they were read."""
     _vector_files: dict[str, bytes] = field(default_factory=dict)
     """The files that they were read from."""
-    _written_names: set[str] = field(default_factory=set)
-    """The files written for the commit, relative to the folder."""
+    _written_files: dict[str, int] = field(default_factory=dict)
+    """The files written for the commit, relative to the folder, and their bytes."""
 
     def __post_init__(self) -> None:
         self.files = {file.name: file for file in self.before}
@@ -114,9 +114,9 @@ class MirrorFiles:
         """The files that the commit removes, also those with another deletion vector."""
         return [file for file in self.before if self.files.get(file.name) != file]
 
-    def merge(self, folder: Folder, names: Sequence[str]) -> int:
-        """Merge the changes of files of a folder, in order, into the mirror. Returns the number of keys."""
-        before, keys, changes = list(self.files), 0, ChangeFiles(folder, names)
+    def merge(self, changes: ChangeFiles) -> int:
+        """Merge the changes into the mirror. Returns the number of keys."""
+        before, keys = list(self.files), 0
         for newest in newest_parts(changes, self.table):
             # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
             candidates = [name for name in before if name in self.files] if self.on_read else list(self.files)
@@ -196,7 +196,8 @@ class MirrorFiles:
             changed_vectors, write_vectors(self.folder, list(changed_vectors.values())), strict=True
         ):
             self.files[name] = replace(self.files[name], vector=vector)
-            self._written_names.add(str(vector.file))
+            file = str(vector.file)  # one for all of them
+            self._written_files[file] = max(self._written_files.get(file, 0), vector.end)
         self._vectors = {}
 
     def _drop(self, name: str) -> None:
@@ -236,23 +237,23 @@ class MirrorFiles:
     @property
     def written_bytes(self) -> int:
         """The size of the files written for the commit, deletion vectors included."""
-        return sum(entry.size for name in self._written_names if (entry := self.folder.find(name)) is not None)
+        return sum(self._written_files.values())
 
     def discard(self) -> None:
         """Delete the files written for an abandoned commit."""
-        for name in list(self._written_names):
+        for name in list(self._written_files):
             self._forget(name)
 
     def drop_unused(self) -> None:
         """After the commit: delete intermediate files that are not part of it."""
         vectors = {file.vector.file for file in self.files.values() if file.vector is not None}
-        for name in self._written_names - self.files.keys() - vectors:
+        for name in self._written_files.keys() - self.files.keys() - vectors:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
-        if name in self._written_names:
+        if name in self._written_files:
             self.folder.delete([name])
-            self._written_names.discard(name)
+            del self._written_files[name]
 
     def _rows_with_keys(self, file: StoredFile, newest: Newest) -> BitMap:
         """The rows of a file that are not deleted and have one of the keys."""
@@ -367,7 +368,7 @@ class MirrorFiles:
 
     def _close(self, writer: FileWriter) -> list[DataFile]:
         files = writer.close()
-        self._written_names.update(file.name for file in files)
+        self._written_files |= {file.name: file.bytes for file in files}
         return files
 
     def _writer(self) -> FileWriter:

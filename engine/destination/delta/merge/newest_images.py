@@ -39,6 +39,8 @@ class ChangeFiles:
 
     folder: Folder
     names: Sequence[str]
+    rows: int
+    """In all of them: how many keys there are at most."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,7 @@ def newest_parts(changes: ChangeFiles, table: Table) -> Iterator[Newest]:
     split by ranges, as then each part needs other row groups and other files of the mirror; other keys by their codes.
     Raises MissingFilesError.
     """
-    count = sum(_rows(changes.folder, name) for name in changes.names)
-    parts = -(-count // MOST_KEYS)
+    parts = -(-changes.rows // MOST_KEYS)
     if parts <= 1:
         yield newest_images(changes, table)
         return
@@ -111,31 +112,29 @@ def newest_images(changes: ChangeFiles, table: Table, part: KeyPart | None = Non
     keys = pa.schema([schema.field(name) for name in table.key])
     wanted, last, begins = keys.append(pa.field(TM_KIND, pa.string())), LastImages(keys), [0]
     for name in changes.names:
-        for begin, rows in _batches(changes.folder, name, wanted, part):
-            some, numbers = comparable(rows.select(table.key)), begins[-1] + begin + np.arange(rows.num_rows)
-            exists = ~np.asarray(pc.is_in(rows[TM_KIND], pa.array(GONE)))
-            if part is not None:
-                here = part.within(some)
-                some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
-            last.add(some, numbers, exists)
-        begins.append(begins[-1] + _rows(changes.folder, name))
+        with open_parquet(changes.folder, name) as file:
+            for begin, rows in _batches(file, wanted, part):
+                some, numbers = comparable(rows.select(table.key)), begins[-1] + begin + np.arange(rows.num_rows)
+                exists = ~np.asarray(pc.is_in(rows[TM_KIND], pa.array(GONE)))
+                if part is not None:
+                    here = part.within(some)
+                    some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
+                last.add(some, numbers, exists)
+            begins.append(begins[-1] + file.metadata.num_rows)
     images, chosen = last.net_changes()
     ends = chosen.searchsorted(begins)
     return Newest(images, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
-def _batches(
-    folder: Folder, name: str, wanted: pa.Schema, part: KeyPart | None = None
-) -> Iterator[tuple[int, pa.Table]]:
+def _batches(file: pq.ParquetFile, wanted: pa.Schema, part: KeyPart | None = None) -> Iterator[tuple[int, pa.Table]]:
     """Columns of a change file in batches, with the number of each batch's first row.
 
     part: whose keys are wanted; row groups without any are not read.
     """
-    with open_parquet(folder, name) as file:
-        row_groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
-        groups = [group for group, one in enumerate(row_groups) if part is None or part.may_be_in(one)]
-        for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
-            yield begin, conformed(keys, wanted)
+    row_groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+    groups = [group for group, one in enumerate(row_groups) if part is None or part.may_be_in(one)]
+    for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
+        yield begin, conformed(keys, wanted)
 
 
 def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
@@ -151,11 +150,6 @@ def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
     return None
 
 
-def _rows(folder: Folder, name: str) -> int:
-    with open_parquet(folder, name) as file:
-        return int(file.metadata.num_rows)
-
-
 def _in_part(split: KeySplit, number: int) -> RowMask:
     return lambda keys: split(keys) == number
 
@@ -166,10 +160,11 @@ def _by_range(changes: ChangeFiles, table: Table, parts: int) -> list[KeyPart] |
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
         return None
     wanted = pa.schema([schema.field(table.key[0])])
-    key_batches = (
-        keys[table.key[0]].to_numpy() for name in changes.names for _, keys in _batches(changes.folder, name, wanted)
-    )
-    sampled = [numbers[::_SAMPLED].copy() for numbers in key_batches]  # a view would keep all of them
+    sampled = list[npt.NDArray[np.int64]]()
+    for name in changes.names:
+        with open_parquet(changes.folder, name) as file:
+            for _, keys in _batches(file, wanted):
+                sampled.append(keys[table.key[0]].to_numpy()[::_SAMPLED].copy())  # a view would keep all of them
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     limits = bounds.tolist()
 

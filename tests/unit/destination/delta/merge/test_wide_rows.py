@@ -13,7 +13,7 @@ import pytest
 
 from engine.capture.batches import batches
 from engine.capture.binlog.row_changes import log_schema
-from engine.capture.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, FileWriter
+from engine.capture.files import ROW_GROUP_BYTES, ROW_GROUP_ROWS, DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.merge import mirror_files, newest_images
@@ -50,7 +50,7 @@ def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tm
     most = max(groups.row_group(n).num_rows for n in range(groups.num_row_groups))
     assert most * MIB <= ROW_GROUP_BYTES + 8 * MIB
     files = MirrorFiles(LocalFolder(tmp_path), mirror_schema(TABLE), TABLE, [], on_read)
-    assert files.merge(files.folder, [log.name]) == ROWS
+    assert files.merge(ChangeFiles(files.folder, [log.name], log.rows)) == ROWS
     found = [pq.ParquetFile(tmp_path / file.name) for file in files.added_files]
     assert sum(file.metadata.num_rows for file in found) == ROWS
     ids = [key for file in found for key in file.read(["id"])["id"].to_pylist()]
@@ -60,7 +60,7 @@ def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tm
 GIANT = Table("d", "t", (Column("id", "bigint"),), ("id",))
 
 
-def giant(folder: Path, numbers: npt.NDArray[np.int64]) -> Path:
+def giant(folder: Path, numbers: npt.NDArray[np.int64]) -> DataFile:
     """The change file of a transaction that inserts rows with these keys."""
     schema = log_schema(arrow_schema(GIANT))
     with FileWriter(LocalFolder(folder), "changes", schema, ("id", "_tm_seq")) as writer:
@@ -70,7 +70,7 @@ def giant(folder: Path, numbers: npt.NDArray[np.int64]) -> Path:
             known = {"id": pa.array(ids), "_tm_seq": pa.array(seqs), "_tm_kind": pa.repeat("+I", len(ids))}
             writer.write(pa.table([known.get(f.name, pa.nulls(len(ids), f.type)) for f in schema], schema=schema))
         (log,) = writer.close()
-    return folder / log.name
+    return log
 
 
 def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,8 @@ def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch
         return quantile(*arguments, **options)
 
     monkeypatch.setattr(np, "quantile", watched)
-    assert (
-        sum(part.keys.num_rows for part in newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name]), GIANT)) == count
-    )
+    parts = newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name], log.rows), GIANT)
+    assert sum(part.keys.num_rows for part in parts) == count
     assert seen[0] - before < 8 * count / 4, "a fourth of the keys"
 
 
@@ -108,7 +107,7 @@ def test_each_part_of_a_giant_transaction_reads_the_row_groups_that_may_have_its
         return batches(file, columns, chosen, rows)
 
     monkeypatch.setattr(newest_images, "batches", watched)
-    merged = newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name]), GIANT)
+    merged = newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name], log.rows), GIANT)
     keys = np.sort(np.concatenate([part.keys["id"].to_numpy() for part in merged]))
     assert (keys == np.arange(count)).all()
     assert len(seen) - groups <= (groups + parts if ordered else groups * parts), "the sample reads each group once"
@@ -130,5 +129,5 @@ def test_a_merge_has_the_keys_of_one_part_in_memory(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(mirror_files, "newest_parts", watched)
     merged = MirrorFiles(LocalFolder(tmp_path), mirror_schema(GIANT), GIANT, [])
-    assert merged.merge(merged.folder, [log.name]) == 3_000
+    assert merged.merge(ChangeFiles(merged.folder, [log.name], log.rows)) == 3_000
     assert len(known) == 3
