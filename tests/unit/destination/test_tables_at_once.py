@@ -22,7 +22,7 @@ from tests.unit.destination.support import OLD, PLAN, World
 def test_an_epoch_is_committed_to_its_tables_at_the_same_time(
     tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Joining, changes, merges and a later opening: at each step the tables wait for each other."""
+    """When they join, change, are merged and are opened later: at each step they wait for each other."""
     tables = [replace(OLD, name=f"t{n}") for n in range(4)]
     world, barrier = World(tmp_path, mode), threading.Barrier(len(tables), timeout=PATIENCE_S)
     joins = {one.full_name: {"planned": {"table": one.as_dict(), "plan": PLAN.as_dict()}} for one in tables}

@@ -101,7 +101,7 @@ def test_a_source_is_waited_for_until_its_binlog_may_be_purged(waiting: Waiting)
 
 
 def test_the_end_of_a_wait_does_not_move(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From try to try, though the clock goes on while a try is recorded."""
+    """From try to try, though time passes while a try is recorded."""
     ticks = count()
     monkeypatch.setattr(
         "engine.base.clock.utc_now", lambda: BEGIN + timedelta(seconds=waiting.now_s - 1000.0, milliseconds=next(ticks))
