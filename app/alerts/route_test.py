@@ -49,6 +49,6 @@ def _send(route: RouteOption, rule: Alerts, click: int, actor: str) -> None:
     at = words.time_of_day(clock.utc_now())
     colour, answer = "red", f"{at}: not delivered: {got.problem}."
     if not got.problem:
-        said = f"answered {got.status}" if got.status else "took the mail"
-        colour, answer = "green", f"{at}: {route[1]} {said}."
+        reply = f"answered {got.status}" if got.status else "took the mail"
+        colour, answer = "green", f"{at}: {route[1]} {reply}."
     st.session_state[_ANSWER] = (route, colour, answer)

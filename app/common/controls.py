@@ -60,8 +60,8 @@ def clicks(name: str) -> int:
 
     The number is part of the key of the next button.
     """
-    handled: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
-    return handled.setdefault(name, 0)
+    counts: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
+    return counts.setdefault(name, 0)
 
 
 def first_time(name: str, click: int) -> bool:
@@ -102,7 +102,7 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
         if runner.alive and runner.state in ("running", "starting", "paused"):
             _ask("stop", where, "Stop", key)
         if not runner.alive:
-            if (watched := as_status(where, home.record_of(where))) and watched.due:
+            if (watch := as_status(where, home.record_of(where))) and watch.due:
                 ask(where, "stop", "Cancel restart", ":material/stop:", *_CONFIRM["cancel"], key=f"{key}-cancel")
             with _place():
                 start_button(where, runner, key=key)

@@ -43,11 +43,11 @@ def verify_settings(where: Directory) -> Verify:
 
 def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     """The pipeline's tables, without removed ones. Cached until a fact changes, or a verdict by its age."""
-    changed, verify = summaries_changed(where), verify_settings(where)
-    names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
+    stamp, verify = summaries_changed(where), verify_settings(where)
+    names = home.ask(table_queries.captured, where.root.name, _differing_in(where, stamp) if stamp else ())
     foreign = _foreign_in(where, mirror_logs_changed(where))
-    stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
-    facts, now_s = (names, changed, verify, foreign, stopped, _committed(where, now)), now.timestamp()
+    stopped_tables = frozenset(home.ask(table_queries.stopped, where.root.name))
+    facts, now_s = (names, stamp, verify, foreign, stopped_tables, _committed(where, now)), now.timestamp()
     old_facts, since_s, until_s, tables = _tables_by_pipeline.get(where.root, (None, 0.0, 0.0, []))
     if old_facts != facts or not since_s <= now_s <= until_s:
         tables = verification.tables_of(_facts(where, *names), verify, now)
@@ -63,10 +63,12 @@ def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
     Verification files and the journal are newer than what was last read of the ledger.
     """
     summaries, foreign = read_summaries(where), _foreign_in(where, mirror_logs_changed(where))
-    stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
-    committed = _facts_by_pipeline[where.root].facts if where.root in _facts_by_pipeline else {}
+    stopped_tables = frozenset(home.ask(table_queries.stopped, where.root.name))
+    ledger_facts = _facts_by_pipeline[where.root].facts if where.root in _facts_by_pipeline else {}
     return {
-        name: _newer(committed.get(name, TableFacts()), summaries.get(name), foreign.get(name), name in stopped)
+        name: _newer(
+            ledger_facts.get(name, TableFacts()), summaries.get(name), foreign.get(name), name in stopped_tables
+        )
         for name in names
     }
 

@@ -22,7 +22,7 @@ def ask(
     """
     command = [sys.executable, "-m", "engine", verb, str(spec), *words, "--json"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=stdin, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
@@ -32,10 +32,10 @@ def ask(
             hint="The machine or the source may be very busy. Try again.",
         ) from None
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        last = (process.stderr or process.stdout).strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise TidemarkError(f"{verb} failed: {last[0]}", detail="Nothing was sent.") from None
-    if done.returncode and "message" in answer:
+    if process.returncode and "message" in answer:
         raise printed_error(answer)
     return answer

@@ -202,8 +202,10 @@ def firing(where: Directory, runner: Runner | None = None, lag: Lag | None = Non
     """The alerts of a pipeline that have not cleared. runner: its runner, if known. lag: the latest measurement."""
     runner = runner or glance(where)
     standing = standing_alerts(runner, alerts_of(where))
-    seen, silenced = partial(acknowledgement, where), partial(silence_of, where)
-    return firing_alerts(where.root.name, runner, standing, seen, lag, silenced, origin_of(where).alerts)
+    find_acknowledgement, find_silence = partial(acknowledgement, where), partial(silence_of, where)
+    return firing_alerts(
+        where.root.name, runner, standing, find_acknowledgement, lag, find_silence, origin_of(where).alerts
+    )
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:

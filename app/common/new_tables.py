@@ -22,9 +22,9 @@ def explained_kinds(where: Directory) -> set[str]:
     return {KIND} if home.ask(event_queries.appeared, where.root.name) else set()
 
 
-def notice(where: Directory, raised: Iterable[Firing]) -> None:
+def notice(where: Directory, alerts: Iterable[Firing]) -> None:
     """The tables and the buttons, until an operator has added or ignored them."""
-    for one in raised:
+    for one in alerts:
         if one.kind == KIND and one.waits and (names := home.ask(event_queries.appeared, where.root.name)):
             more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
             what = f"{words.plural(len(names), 'table')} appeared on the source: {', '.join(names[:_MOST])}{more}"

@@ -56,12 +56,12 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(GLOSSARY, title="Glossary", icon=":material/menu_book:", url_path="glossary", visibility="hidden"),
     ]
     if not operator:
-        hidden = {title.partition(" ")[0].lower(): title for title in _OPERATORS}
-        closed = [
+        titles = {title.partition(" ")[0].lower(): title for title in _OPERATORS}
+        refusals = [
             st.Page(_for_operators(title), title=title, url_path=path, visibility="hidden")
-            for path, title in hidden.items()
+            for path, title in titles.items()
         ]
-        return usual + closed
+        return usual + refusals
     pipelines, to_pipelines, live, table, verify, history, alerts, glossary = usual
     return [
         pipelines,

@@ -137,12 +137,12 @@ def plan(spec: Spec, cache: PlanCache) -> PlanCache:
             null_dates = spec.source.invalid_dates == "null"
             cache.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
         missing = [t for t in cache.tables if rules_key(t, spec.snapshot) not in cache.plans]
-        stopped: dict[str, TidemarkError] = {}
-        new_plans = plan_tables(connection, missing, spec.snapshot, stopped=stopped)  # type: ignore[arg-type]
+        faults: dict[str, TidemarkError] = {}
+        new_plans = plan_tables(connection, missing, spec.snapshot, stopped=faults)  # type: ignore[arg-type]
         plans = {p.table: p for p in new_plans}
         for table in missing:
             name = table.full_name
-            cache.plans[rules_key(table, spec.snapshot)] = plans.get(name) or stopped[name]
+            cache.plans[rules_key(table, spec.snapshot)] = plans.get(name) or faults[name]
         if cache.speed is None and plans:
             pairs = [(t, plans[t.full_name]) for t in missing if t.full_name in plans]
             cache.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])

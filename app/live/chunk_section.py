@@ -34,18 +34,18 @@ def show(name: str) -> None:
     # By rows, not by chunks: the numbers of chunks change while tables are split, and the first table would change with
     # them.
     by_size = sorted(home.ask(table_queries.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
-    planned = {plan.table: plan for plan in by_size}
-    if not planned:
+    plans = {plan.table: plan for plan in by_size}
+    if not plans:
         messages.nothing("No table planned yet", "The map appears as soon as the runner has planned a table.")
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     with left:
-        table = selection.table(list(planned), usual=next(iter(planned)))
+        table = selection.table(list(plans), usual=next(iter(plans)))
     number = table_fields.settle(CHUNK_FIELD, (name, table or ""))
     if table is None:
         messages.nothing("Choose a table", "The table in the address is not captured by this pipeline.")
         return
-    last = planned[table].last_chunk if planned[table].complete else None
+    last = plans[table].last_chunk if plans[table].complete else None
     if number and (not number.isdecimal() or (last is not None and int(number) > last)):
         table_fields.put(CHUNK_FIELD, (name, table), "")
     with middle:
@@ -80,7 +80,7 @@ def show(name: str) -> None:
                 )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chunk)))
-        _facts(name, table, chunk, planned[table].chunk_key)
+        _facts(name, table, chunk, plans[table].chunk_key)
 
 
 def open_chunk(name: str, table: str, number: int) -> None:
@@ -240,6 +240,6 @@ def _facts(name: str, table: str, chunk: int, key: str) -> None:
             st.columns([3, 4, 5], gap="medium"), chunk_details.facts(details, lineage(splits)), strict=True
         ):
             with column:
-                explained = chunk_details.MEANINGS.get(title, ())
-                st.markdown(f"**{title}**", help=meaning.of(*explained) if explained else None)
+                terms = chunk_details.MEANINGS.get(title, ())
+                st.markdown(f"**{title}**", help=meaning.of(*terms) if terms else None)
                 st.table({label: words.escape(value) for label, value in facts}, border="horizontal", hide_header=True)

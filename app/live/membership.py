@@ -57,19 +57,19 @@ def _add(where: Directory, has: list[str]) -> None:
     if survey is None:
         return
     _age(key)
-    offered = membership_form.offered(survey.tables, has)
-    if not offered:
+    offers = membership_form.offered(survey.tables, has)
+    if not offers:
         st.markdown(f":gray[The pipeline captures every table that {words.escape(spec.source.user)} may read.]")
         return
     selected_tables = st.multiselect(
         "Tables of the source",
-        list(offered),
+        list(offers),
         key=f"add-{name}-{click}",
-        format_func=lambda table: membership_form.label(offered[table]),
-        placeholder=f"{words.plural(len(offered), 'table')} not captured yet",
+        format_func=lambda table: membership_form.label(offers[table]),
+        placeholder=f"{words.plural(len(offers), 'table')} not captured yet",
         help="Sizes are the server's estimates",
     )
-    for table, badge in membership_form.faults([offered[one] for one in selected_tables], survey.risks):
+    for table, badge in membership_form.faults([offers[one] for one in selected_tables], survey.risks):
         text = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
         st.markdown(f":{badge.tone}[{picking.ICONS[badge.tone]}] {words.escape(text)}")
     st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")

@@ -76,11 +76,11 @@ def limit_now(where: Directory, run: Run | None, rows_s: float | None, reads: Se
         return None
     now, settings_now = clock.utc_now(), pace(where).settings
     window_s = min(max((now - min(read.started for read in reads)).total_seconds(), 1.0), bottleneck.WINDOW_S)
-    spent = cost_queries.reader_seconds(home.fresh(), where.root.name, now - timedelta(seconds=window_s), now)
+    seconds = cost_queries.reader_seconds(home.fresh(), where.root.name, now - timedelta(seconds=window_s), now)
     readers = bottleneck.readers_of(_slots(run), _usual_readers(where), settings_now)
     record = home.record_of(where)
     waiting = record.waiting_for if record is not None else None
-    return bottleneck.bottleneck(spent, readers, settings_now, rows_s, waiting, window_s)
+    return bottleneck.bottleneck(seconds, readers, settings_now, rows_s, waiting, window_s)
 
 
 def _slots(run: Run) -> int:
@@ -116,18 +116,18 @@ def _effect(where: Directory, now: CurrentLimits) -> None:
     rows_s, name, at = rows_now(where), where.root.name, clock.utc_now()
     st.caption(limits.effect(now, rows_s) or "No table is being read.")
     since = at - timedelta(seconds=bottleneck.WINDOW_S)
-    spent, binlog = (
+    seconds, binlog = (
         cost_queries.reader_seconds(home.fresh(), name, since, at),
         cost_queries.source_cost(home.fresh(), name, since),
     )
     st.markdown("**Load on the source** :gray[in the last minute, from the journal; the source is not asked]")
-    facts = source_load.of_snapshot(spent, rows_s, binlog, bottleneck.WINDOW_S)
+    facts = source_load.of_snapshot(seconds, rows_s, binlog, bottleneck.WINDOW_S)
     for column, (label, value) in zip(st.columns(len(facts)), facts, strict=True):
         column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
     record = home.record_of(where)
     waiting = record.waiting_for if record is not None else None
-    polled = record.loads if record is not None else {}
-    if home.runner(where).works and (loads := source_load.polled(polled, now.settings)):
+    loads_by_name = record.loads if record is not None else {}
+    if home.runner(where).works and (loads := source_load.polled(loads_by_name, now.settings)):
         for column, (label, value, above) in zip(st.columns(max(len(loads), 5)), loads, strict=False):
             text = f":orange[**{words.escape(value)}**]" if above else f"**{words.escape(value)}**"
             column.markdown(f":small[:gray[{words.escape(label)}]]  \n{text}")
@@ -203,26 +203,26 @@ def _limits(where: Directory, now: CurrentLimits) -> None:
         )
         reason = st.text_input("Reason", key=f"pace-why-{key}", placeholder="Shown in the events and the history")
         with st.container(horizontal=True):
-            applied = st.form_submit_button("Set limits", type="primary", icon=":material/speed:")
+            submit = st.form_submit_button("Set limits", type="primary", icon=":material/speed:")
             reset = st.form_submit_button("Back to the spec", disabled=not now.own)
     if reset:
         _send(where, "throttle", {"reset": True}, reason)
-    elif applied:
-        changed = limits.changes(now, int(rows), float(size), int(readers), hours or "")
+    elif submit:
+        changes = limits.changes(now, int(rows), float(size), int(readers), hours or "")
         try:
-            throttle_settings.throttled(throttle_settings.Throttle(), changed)
+            throttle_settings.throttled(throttle_settings.Throttle(), changes)
         except SpecError as problem:
             messages.error(problem)
             return
-        if changed:
-            _limit(where, changed, period, reason)
+        if changes:
+            _limit(where, changes, period, reason)
         else:
             st.info("Nothing to change.", icon=":material/info:")
 
 
-def _limit(where: Directory, changed: dict[str, Any], period: str | None, reason: str | None) -> None:
+def _limit(where: Directory, changes: dict[str, Any], period: str | None, reason: str | None) -> None:
     """Set limits, for a period or until they are changed."""
-    _send(where, "throttle", {**changed, **({throttle_settings.FOR: period} if period else {})}, reason)
+    _send(where, "throttle", {**changes, **({throttle_settings.FOR: period} if period else {})}, reason)
 
 
 def _pauses(where: Directory, now: CurrentLimits, names: list[str]) -> None:

@@ -52,5 +52,5 @@ def _withdraw(where: Directory, one: Waiting, click: int) -> None:
     except OSError as problem:
         st.toast(words.escape(f"It could not be withdrawn: {problem}"), icon=":material/error:")
     else:
-        sent = controls.sent(where.root.name)
-        sent[:] = [command for command in sent if command.id != one.id]
+        commands = controls.sent(where.root.name)
+        commands[:] = [command for command in commands if command.id != one.id]

@@ -117,8 +117,8 @@ def _tables(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="Progress per table",
     )
-    if removed := [one.table for one in all_tables if one.state == "removed"]:
-        st.caption(words.escape(f"Removed from the pipeline: {', '.join(removed)}"))
+    if removed_tables := [one.table for one in all_tables if one.state == "removed"]:
+        st.caption(words.escape(f"Removed from the pipeline: {', '.join(removed_tables)}"))
 
 
 def _table_row(

@@ -87,14 +87,14 @@ def _draw(
     spans = run_timeline.within(spans, since, until)
     marks = [one for one in run_timeline.instants(moments) if since <= one.at <= until]
     points = series.lag_series(cursor, name, since, width, until)
-    lived = [(one.started, lives[one.run]) for one in recent_runs]
-    lived += [(since, lived[-1][0])] if len(lived) == _RUNS else []  # earlier runs are not read
+    lifetimes = [(one.started, lives[one.run]) for one in recent_runs]
+    lifetimes += [(since, lifetimes[-1][0])] if len(lifetimes) == _RUNS else []  # earlier runs are not read
     visible_curves = curves.curves_of(
         series.row_series(cursor, name, since, width, until),
         series.epoch_series(cursor, name, since, width, until),
         points,
         (since, until),
-        lived,
+        lifetimes,
         width,
     )
     with zone.steady(until):
@@ -102,13 +102,13 @@ def _draw(
         begin = datetime.fromisoformat(iso(since))
     bounds = [one for one in run_timeline.run_bounds(moments) if since <= one.at <= until]
     lines = run_timeline.lines(spans, [*marks, *bounds])
-    key, timed = f"timeline-of-{name}-{_clicks()}", [(at, moment) for at, _, _, moment in lines]
+    key, moments_by_time = f"timeline-of-{name}-{_clicks()}", [(at, moment) for at, _, _, moment in lines]
     st.markdown(
         f"**Timeline** :gray[{words.escape(zone.name())}; a click opens the closest event; "
         f"{words.escape('; '.join(level.name for level in levels))}]"
     )
     sentence = timeline_figure.alt(spans, curves.summary(points))
-    plot(figure, key, sentence, lambda: _clicked(key, (since, begin), timed))
+    plot(figure, key, sentence, lambda: _clicked(key, (since, begin), moments_by_time))
     _events(name, lines, whole=len(moments) < _MOMENTS)
 
 

@@ -62,7 +62,7 @@ def _do(click: int, verb: str, names: tuple[str, ...]) -> None:
     reason = st.session_state.get(f"bulk-reason-{click}", "")
     if not controls.first_time(_CLICKS, click) or not access.operator():
         return
-    sentences, done = [], []
+    sentences, names_done = [], []
     for name, where in _runners(names).items():
         if not bulk_acts.can(verb, runner := home.glance(where)):
             sentences.append(f"{name} is {runner.style.label} now, and stays as it is.")
@@ -71,7 +71,7 @@ def _do(click: int, verb: str, names: tuple[str, ...]) -> None:
         else:
             if verb != "start":
                 controls.post(where, verb, reason)
-            done.append(name)
+            names_done.append(name)
     sentences += [f"{name} was removed." for name in names if name not in _runners(names)]
-    sent = {"pause": "Pause sent to", "start": "Started", "resume": "Resume sent to"}[verb]
-    st.session_state[_DONE] = [*([f"{sent} {', '.join(done)}."] if done else []), *sentences]
+    begin = {"pause": "Pause sent to", "start": "Started", "resume": "Resume sent to"}[verb]
+    st.session_state[_DONE] = [*([f"{begin} {', '.join(names_done)}."] if names_done else []), *sentences]

@@ -74,11 +74,8 @@ def fleet(text: str, states: tuple[str, ...], *, grouped: bool) -> None:
     all_cards = sorted(_cards(now), key=lambda pair: order(pair[1]))
     failing = sum(one.problem for _, one in all_cards)
     matching_cards = [(where, one) for where, one in all_cards if matches(one, text, states)]
-    notes = (
-        [f"{len(matching_cards)} of {words.plural(len(all_cards), 'pipeline')} shown"]
-        if len(matching_cards) < len(all_cards)
-        else []
-    )
+    count = f"{len(matching_cards)} of {words.plural(len(all_cards), 'pipeline')} shown"
+    notes = [count] if len(matching_cards) < len(all_cards) else []
     notes += [f"{words.plural(failing, 'pipeline')} with problems"] if failing else []
     messages.freshness(now, extra=" · ".join(notes))
     for sentence in outages(one for _, one in all_cards):
@@ -139,8 +136,8 @@ def _card_of(
     reads: list[chunk_queries.Read] = []
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
-    stopped, lacks = stopped_tables(tables), home.lacking_settings(where)
-    lights = layers(runner, lag, recent, now, stopped, lacks, others=others_work(tables))
+    stopped_names, lacks = stopped_tables(tables), home.lacking_settings(where)
+    lights = layers(runner, lag, recent, now, stopped_names, lacks, others=others_work(tables))
     origin, differing, alerts = home.origin_of(where), data_light.differences(where), home.firing(where, runner)
     return card_of(name, runner, lights, lag, tables, reads, epochs, now, origin.source, origin.tags, differing, alerts)
 

@@ -41,8 +41,8 @@ def firing(name: str | None) -> None:
         messages.nothing("No alert is firing", more, ":material/notifications_none:")
     if last_known:
         _cards("Last known", last_known)
-    seen = sum(not one.waits for _, one in alerts)
-    notes = [f"{words.plural(seen, 'alert')} acknowledged"] if seen else []
+    acknowledged_count = sum(not one.waits for _, one in alerts)
+    notes = [f"{words.plural(acknowledged_count, 'alert')} acknowledged"] if acknowledged_count else []
     if max(len(current), len(last_known)) > _MOST:
         notes.append(f"{len(alerts)} in all; choose a pipeline to see the others")
     messages.freshness(now, extra=" · ".join(notes))

@@ -44,8 +44,8 @@ def draw_bundle(where: Directory) -> None:
         return
     _, name, data, answer = bundle
     left, right = st.columns([3, 1], vertical_alignment="center")
-    removed = words.plural(answer["removed"], "secret")
-    left.markdown(f"**{words.escape(name)}** :gray[{words.size(len(data))}; {removed} removed]")
+    secrets = words.plural(answer["removed"], "secret")
+    left.markdown(f"**{words.escape(name)}** :gray[{words.size(len(data))}; {secrets} removed]")
     with right, st.container(horizontal=True, horizontal_alignment="right"):
         st.download_button(
             "Download", data, name, "application/zip", icon=":material/download:", type="primary", key="zip"
@@ -71,9 +71,9 @@ def page() -> None:
         ":gray[A zip file for support. Passwords, tokens and webhooks are removed. Inspect it before you share it.]"
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        made = st.button("Make the bundle", icon=":material/folder_zip:", key="make")
+        pressed = st.button("Make the bundle", icon=":material/folder_zip:", key="make")
         with_values = st.toggle("Keep chunk bounds and keys, which are values of rows", key="values")
-    if made:
+    if pressed:
         make(where, with_values=with_values)
     draw_bundle(where)
 

@@ -157,60 +157,58 @@ def by_sql(where: Directory, tables: list["Table"], table: KnownTable) -> None:
     draw_answer(where, "SQL")
 
 
-def by_key(where: Directory, tables: list["Table"], published: "Table") -> None:
+def by_key(where: Directory, tables: list["Table"], table: "Table") -> None:
     """Every change of one row."""
     from engine.explore.queries import history_sql
 
-    if not published.key:
+    if not table.key:
         messages.nothing("This table has no key", "Its rows cannot be identified. The change log has all of them.")
         return
-    columns = st.columns(max(len(published.key), 3))
-    values = [columns[n].text_input(name, key=f"key-{n}", bind="query-params") for n, name in enumerate(published.key)]
+    columns = st.columns(max(len(table.key), 3))
+    values = [columns[n].text_input(name, key=f"key-{n}", bind="query-params") for n, name in enumerate(table.key)]
     key = queries.key_of(values)
     if (
         st.button("Show its history", type="primary", icon=":material/history:", key="by-key", disabled=key is None)
         and key
     ):
-        ask(where, tables, history_sql(published, key), published, key)
-        st.session_state[_LIFE] = _life_of(where, published, key)
-    _draw_life(where, published, key)
-    draw_answer(where, published, key)
+        ask(where, tables, history_sql(table, key), table, key)
+        st.session_state[_LIFE] = _life_of(where, table, key)
+    _draw_life(where, table, key)
+    draw_answer(where, table, key)
 
 
-def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life:
+def _life_of(where: Directory, table: "Table", key: tuple[str, ...]) -> Life:
     """The row's life, from the answer that the session now has."""
     answer: KeptAnswer | None = st.session_state.get(_ANSWER)
     if answer is None:  # the query failed, and its error is shown
         return Life(key, None, None)
-    columns, result = [column.name for column in published.columns], answer.answer
+    columns, result = [column.name for column in table.columns], answer.answer
     rows, requests = result.rows.to_pylist(), {}
     if any(row[TM_REDUMP] for row in rows):
         requests = {
             one.id: row_life.asked_by(one) for one in redumps.redumps(home.fresh(), where.root.name, limit=10_000)
         }
-    read = _read_of(where.root.name, published, key, rows[0][TM_TS] if rows else None)
+    read = _read_of(where.root.name, table, key, rows[0][TM_TS] if rows else None)
     expires = settings.load(where.spec).sink.changes_retention_s is not None
     life = row_life.steps(rows, columns, more=result.more, read=read, redumps=requests, expires=expires)
     return Life(key, answer, life)
 
 
-def _read_of(
-    name: str, published: "Table", key: tuple[str, ...], before: datetime | None
-) -> chunk_queries.RowRead | None:
+def _read_of(name: str, table: "Table", key: tuple[str, ...], before: datetime | None) -> chunk_queries.RowRead | None:
     """The read of the row's chunk.
 
     The index alone can find it if the table is split by its key, and the key is a number.
     """
-    plan = next(iter(table_queries.plans(home.fresh(), name, published.full_name)), None)
-    if plan is None or plan.distribution_factor is None or [plan.chunk_key] != list(published.key):
+    plan = next(iter(table_queries.plans(home.fresh(), name, table.full_name)), None)
+    if plan is None or plan.distribution_factor is None or [plan.chunk_key] != list(table.key):
         return None
-    return chunk_queries.read_of(home.fresh(), name, published.full_name, key[0], before)
+    return chunk_queries.read_of(home.fresh(), name, table.full_name, key[0], before)
 
 
-def _draw_life(where: Directory, published: "Table", key_on_page: tuple[str, ...] | None) -> None:
+def _draw_life(where: Directory, table: "Table", key_on_page: tuple[str, ...] | None) -> None:
     """The changes of the row as differences, if the answer that is shown is its history."""
     life: Life | None = st.session_state.get(_LIFE)
-    kept_answer = _current_answer(where, published, key_on_page)
+    kept_answer = _current_answer(where, table, key_on_page)
     if life is None or kept_answer is None or kept_answer is not life.answer:
         return
     key, steps = life.key, life.steps
@@ -230,31 +228,29 @@ def _draw_life(where: Directory, published: "Table", key_on_page: tuple[str, ...
         st.caption(f"The newest {_STEPS} of {len(steps):,} steps; all changes are in the table below.")
     if access.operator() and st.button("Redump this key", icon=":material/sync:", key="redump-key"):
         keys = key[0] if len(key) == 1 and not key[0].startswith("[") else json.dumps(list(key), ensure_ascii=False)
-        request = {"pipeline": where.root.name, "part": "Keys", "table": published.full_name, "keys": keys}
+        request = {"pipeline": where.root.name, "part": "Keys", "table": table.full_name, "keys": keys}
         st.session_state[places.REDUMP_REQUEST] = request
         # Fields that are bound to widgets on this page cannot be in the URL; the form takes them from the session.
         st.switch_page(places.REDUMP, query_params={"part": "Keys"})
 
 
-def by_time(where: Directory, tables: list["Table"], published: "Table") -> None:
+def by_time(where: Directory, tables: list["Table"], table: "Table") -> None:
     """The state of the table at a time."""
     from engine.explore.queries import as_of_sql, await_published, merged_seq
 
-    if not published.key:
+    if not table.key:
         messages.nothing("This table has no key", "Its state at a time cannot be computed from the change log alone.")
         return
     cursor, name = home.fresh(), where.root.name
     lag = series.latest_lag(cursor, name)
-    copied = table_queries.copied_at(cursor, name, published.full_name)
-    span = queries.span(copied, lag.ts if lag else None, lag.lag_s if lag else None)
+    copied_at = table_queries.copied_at(cursor, name, table.full_name)
+    span = queries.span(copied_at, lag.ts if lag else None, lag.lag_s if lag else None)
     if span is None:
         st.info(queries.refused(clock.utc_now(), None), icon=":material/hourglass_empty:")
         return
     st.caption(f"Known from {words.date_time(span[0])} to {words.date_time(span[1])}, by the source's clock.")
     try:
-        at = _chosen_time(
-            (name, published.full_name), max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1))
-        )
+        at = _chosen_time((name, table.full_name), max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1)))
     except ValueError as fault:
         st.warning(words.escape(str(fault)), icon=":material/warning:")
         return
@@ -264,13 +260,13 @@ def by_time(where: Directory, tables: list["Table"], published: "Table") -> None
         try:
             with st.spinner("Waiting for the destination to catch up with the ledger", show_time=True):
                 root = settings.load(where.spec).sink.folder
-                await_published(where, root, published)
-                sql = as_of_sql(published, at, merged_seq(where, root, published))
+                await_published(where, root, table)
+                sql = as_of_sql(table, at, merged_seq(where, root, table))
         except TidemarkError as problem:
             messages.error(problem)
             return
-        ask(where, tables, sql, published, at)
-    draw_answer(where, published, at)
+        ask(where, tables, sql, table, at)
+    draw_answer(where, table, at)
 
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:

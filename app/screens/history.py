@@ -58,7 +58,7 @@ def page() -> None:
         for one in lines
     ]
     ids = [one.id for one in lines]
-    compared, unknown = selection.several(_COMPARED, ids)
+    compared_ids, unknown = selection.several(_COMPARED, ids)
     # The table begins again with other rows, so a position never means another run.
     key = f"runs {hash(tuple(ids))}"
     st.dataframe(
@@ -69,16 +69,16 @@ def page() -> None:
         column_config=_COLUMNS | columns.time("Started"),
         on_select=partial(_select, key, ids),
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": [ids.index(one) for one in compared]}},
+        selection_default={"selection": {"rows": [ids.index(one) for one in compared_ids]}},
         placeholder=words.NOTHING,
         alt="Runs, newest first",
     )
-    selection.note(_COMPARED, compared)
+    selection.note(_COMPARED, compared_ids)
     messages.freshness(clock.utc_now(), extra=words.plural(len(rows), "run"))
     if unknown:
         st.info(words.escape(f"Not in this list: {', '.join(unknown)}."), icon=":material/info:")
-    if compared:
-        selected_runs = [lines[ids.index(one)] for one in compared[: compare.MOST]]
+    if compared_ids:
+        selected_runs = [lines[ids.index(one)] for one in compared_ids[: compare.MOST]]
         _comparison(selected_runs)
         if len(selected_runs) == 1:
             _timeline(selected_runs[0])

@@ -76,15 +76,15 @@ def top(where: Directory, state_on_page: tuple[str, bool]) -> None:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    stopped = tuple(home.ask(table_queries.stopped, name))
+    stopped_tables = tuple(home.ask(table_queries.stopped, name))
     lacks = home.lacking_settings(where)
-    data = data_light.layer_of(where, now, current=runner.works and not stopped and not lacks)
-    others = not stopped or others_work(home.ask(table_queries.progress, name))
-    health_strip.draw((*layers(runner, lag, recent, now, stopped, lacks, others=others), data))
-    raised = home.firing(where, runner)
-    explained = runner_notice.explained_kinds(where, runner) | new_tables.explained_kinds(where)
-    health_strip.alerts(alert_lines(one for one in raised if one.kind not in explained or not one.waits))
-    new_tables.notice(where, raised)
+    data = data_light.layer_of(where, now, current=runner.works and not stopped_tables and not lacks)
+    others = not stopped_tables or others_work(home.ask(table_queries.progress, name))
+    health_strip.draw((*layers(runner, lag, recent, now, stopped_tables, lacks, others=others), data))
+    alerts = home.firing(where, runner)
+    explained_kinds = runner_notice.explained_kinds(where, runner) | new_tables.explained_kinds(where)
+    health_strip.alerts(alert_lines(one for one in alerts if one.kind not in explained_kinds or not one.waits))
+    new_tables.notice(where, alerts)
     runner_notice.away(where, runner)
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)
@@ -108,13 +108,15 @@ def status(where: Directory) -> None:
     is_current = stale_since(runner, lag, now) is None
     stale_lag = "" if is_current else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label
-    committed = committed_position(lag, totals, current=is_current)
-    st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag, committed)))
+    position = committed_position(lag, totals, current=is_current)
+    st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag, position)))
     if is_copying:
         pacing.copy_line(where, run, copy, reads)
-    sent = controls.sent(name)
-    answers = event_queries.answers(cursor, name, [one.id for one in sent])
-    health_strip.footer(now, run.run if run else None, commands.sentences(sent, answers, controls.answers_shown(), now))
+    sent_commands = controls.sent(name)
+    answers = event_queries.answers(cursor, name, [one.id for one in sent_commands])
+    health_strip.footer(
+        now, run.run if run else None, commands.sentences(sent_commands, answers, controls.answers_shown(), now)
+    )
 
 
 def _tables(name: str) -> list[str]:

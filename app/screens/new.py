@@ -28,9 +28,9 @@ def page() -> None:
     """The step and the draft in the URL."""
     identity = st.query_params.get("draft")
     if not identity:
-        saved = drafts.saved_drafts()
-        if saved:
-            _resume(saved)
+        saved_drafts = drafts.saved_drafts()
+        if saved_drafts:
+            _resume(saved_drafts)
             return
         identity = st.session_state.setdefault("fresh draft", drafts.new_id())
     elif not drafts.is_id(identity):
@@ -82,7 +82,7 @@ def _title(draft: Draft, step: str) -> None:
                 frame.go(draft, to)
 
 
-def _resume(saved: list[Draft], unknown: str = "") -> None:
+def _resume(saved_drafts: list[Draft], unknown: str = "") -> None:
     """The list of drafts. unknown: the draft of the address, if there can be none of this name."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title("New pipeline", anchor=False, width="content")
@@ -91,7 +91,7 @@ def _resume(saved: list[Draft], unknown: str = "") -> None:
     if unknown:
         messages.nothing(f"There is no draft {unknown}", "Choose a draft, or start a new one.")
     st.markdown("**Drafts** :gray[not launched yet; continue where you stopped]")
-    for draft in saved:
+    for draft in saved_drafts:
         with st.container(border=True, key=f"draft-{draft.id}"):
             name, where, step, age, buttons = st.columns([2, 3, 2, 2, 2.2], vertical_alignment="center")
             name.markdown(f"**{words.escape(draft.name or 'unnamed')}**")
@@ -114,7 +114,7 @@ def _resume(saved: list[Draft], unknown: str = "") -> None:
                         on_click=drafts.discard,
                         args=(draft.id,),
                     )
-    messages.freshness(clock.utc_now(), extra=words.plural(len(saved), "draft"))
+    messages.freshness(clock.utc_now(), extra=words.plural(len(saved_drafts), "draft"))
 
 
 page()

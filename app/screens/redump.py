@@ -51,8 +51,8 @@ def _key(kind: str, of: str) -> str:
 
 def plans_of(name: str) -> list[table_queries.NewestPlan]:
     """The plans of a pipeline's tables, without those that were removed."""
-    removed = {one.table for one in home.ask(table_queries.progress, name) if one.state == "removed"}
-    return [plan for plan in home.ask(table_queries.plans, name) if plan.table not in removed]
+    removed_tables = {one.table for one in home.ask(table_queries.progress, name) if one.state == "removed"}
+    return [plan for plan in home.ask(table_queries.plans, name) if plan.table not in removed_tables]
 
 
 def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) -> Request:
@@ -209,9 +209,9 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
     """The progress of running redumps and of those sent from this browser, and a table of all of them."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     past_redumps = redumps.redumps(cursor, name)
-    answered = {one.id for one in past_redumps}
+    answered_ids = {one.id for one in past_redumps}
     mine = {sent.id for sent in controls.sent(name) if sent.verb == "redump"}
-    waiting = [sent for sent in controls.sent(name) if sent.verb == "redump" and sent.id not in answered]
+    waiting = [sent for sent in controls.sent(name) if sent.verb == "redump" and sent.id not in answered_ids]
     for sent in waiting:
         age = words.duration((now - sent.at).total_seconds())
         runner = home.runner(where)

@@ -46,21 +46,23 @@ def removed(where: Directory, facts: PageFacts) -> None:
 
 def links(where: Directory, facts: PageFacts) -> None:
     """The pages that say more about this table, or act on it."""
-    name, table, parked = where.root.name, facts.table, table_page.first_parked(facts)
+    name, table, parked_chunk = where.root.name, facts.table, table_page.first_parked(facts)
     chunks = {"pipeline": name, "section": "Chunks", "table": table}
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         if facts.progress is not None and facts.progress.planned:
             st.page_link(places.LIVE, label="Chunk map", icon=":material/grid_on:", query_params=chunks)
-        if parked is not None:
-            first = {**chunks, "chunk": str(parked)}
-            st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
+        if parked_chunk is not None:
+            first = {**chunks, "chunk": str(parked_chunk)}
+            st.page_link(
+                places.LIVE, label=f"Parked chunk {parked_chunk:,}", icon=":material/block:", query_params=first
+            )
         events = {"pipeline": name, "section": "Events", "events-table": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
-        own, mirrored = {"pipeline": name, "table": table}, not no_mirrors.true_of(where)
-        if mirrored:
+        own, has_mirror = {"pipeline": name, "table": table}, not no_mirrors.true_of(where)
+        if has_mirror:
             st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)
         if access.operator():
-            if mirrored:
+            if has_mirror:
                 explore = ":material/manage_search:"
                 st.page_link(places.EXPLORE, label="Explore this table", icon=explore, query_params=own)
             st.button(

@@ -67,10 +67,10 @@ def overview(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]])
         "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
     )
     rows = sum(one.differences for one in tables)
-    compared = sum(one.summary.rows for one in tables if one.summary)
+    compared_rows = sum(one.summary.rows for one in tables if one.summary)
     # Before anything is compared, 0 would pass for a verdict.
-    cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
-    cells[3].metric("Compared rows", words.count(compared))
+    cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared_rows else words.NOTHING)
+    cells[3].metric("Compared rows", words.count(compared_rows))
     st.markdown(f":{light.colour}[**{words.escape(light.headline)}**] :gray[{words.escape(' · '.join(light.details))}]")
     table_acts.unreadable(where)
     if table_acts.of_tables(where) != acts_on_page:
@@ -168,10 +168,10 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
 
 
 @autorefresh()
-def _outcome(where: Directory, answered: Sequence[verification.ComparedTable], ended: str) -> None:
+def _outcome(where: Directory, results: Sequence[verification.ComparedTable], ended: str) -> None:
     """What the verification from this page found, as long as no newer result replaces it."""
     tables_now = data_light.tables_of(where, clock.utc_now())
-    for colour, text in verification.outcome(answered, ended, tables_now):
+    for colour, text in verification.outcome(results, ended, tables_now):
         st.markdown(f":{colour}[{words.escape(text)}]")
 
 
@@ -268,15 +268,15 @@ def page() -> None:
     acts = table_acts.of_tables(where)
     overview(where, acts)
     table_acts.buttons(where, acts, key="act")
-    listed = data_light.tables_of(where, clock.utc_now())
-    if not listed:
+    all_tables = data_light.tables_of(where, clock.utc_now())
+    if not all_tables:
         arrival.rerun_when(lambda: data_light.tables_of(where, clock.utc_now()))
         return
     left, _ = st.columns([2, 3])
     with left:
-        table = selection.table([one.table for one in listed], usual=listed[0].table)
+        table = selection.table([one.table for one in all_tables], usual=all_tables[0].table)
     details = None if table is None else read_details(where, table)
-    verified_table = next((one for one in listed if one.table == table), None)
+    verified_table = next((one for one in all_tables if one.table == table), None)
     actions(where, verified_table, len(_keys(details)) if details else 0)
     tables(where)
     if table is None or verified_table is None or details is None:

@@ -41,7 +41,7 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
     """What is known of the table, at most a second old."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    copied, pace = home.ask(table_queries.copied_at, name, table), pacing.pace(where)
+    copied_at, pace = home.ask(table_queries.copied_at, name, table), pacing.pace(where)
     tables = home.ask(table_queries.progress, name)
     return PageFacts(
         table=table,
@@ -51,8 +51,8 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
         state=home.ask(table_details.state, name, table),
         progress=next((one for one in tables if one.table == table), None),
         counts=home.ask(table_details.chunk_counts, name, table),
-        flow=home.ask(table_details.flow, name, table, copied),
-        copied=copied,
+        flow=home.ask(table_details.flow, name, table, copied_at),
+        copied=copied_at,
         no_mirror=_no_mirror(where, plan),
         paused=pace.snapshot or table in pace.tables,
         max_merge_delay_s=_max_merge_delay_s(where),
@@ -85,8 +85,8 @@ def top(
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
     page_state = (runner.shown_state, facts.word, table_page.waits_to_merge(facts, now))
-    needed = {} if facts.removed else table_acts.of_tables(where, table)
-    if page_state != state_on_page or needed != acts:
+    needed_acts = {} if facts.removed else table_acts.of_tables(where, table)
+    if page_state != state_on_page or needed_acts != acts:
         st.rerun()
     current = facts.runner.works and not home.lacking_settings(where)
     if facts.removed:
@@ -144,8 +144,8 @@ def errors(where: Directory, table: str) -> None:
     name = where.root.name
     st.markdown("**Errors** :gray[newest first]")
     events = event_queries.events(home.fresh(), name, table_events.ERRORS, table=table, limit=_EVENTS)
-    broken = data_light.broken(where, table, clock.utc_now())
-    rows = table_events.broken_rows(broken) + table_events.error_rows(events, table)
+    fault = data_light.broken(where, table, clock.utc_now())
+    rows = table_events.broken_rows(fault) + table_events.error_rows(events, table)
     _list(rows, "table-errors", {"Who acts": 100, "What": 900}, "Errors of the table, newest first")
 
 

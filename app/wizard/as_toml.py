@@ -49,11 +49,11 @@ def _checked(draft: Draft, text: str, state_key: str) -> bool:
         st.caption("The text stays in this browser until it is valid. The draft is unchanged.")
         return False
     values = tomllib.loads(text)
-    written = toml(values, text)
+    new_text = toml(values, text)
     number, current = st.session_state[state_key]
-    if written != current:
-        drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
-        st.session_state[state_key] = number, written
+    if new_text != current:
+        drafts.change(draft.id, lambda now: replace(now, spec=values, written=new_text))
+        st.session_state[state_key] = number, new_text
     if fault := name_fault(spec.name, frame.pipeline_names()):
         messages.three_parts(fault, "That pipeline is unchanged.", amber=True)
         return False

@@ -51,13 +51,13 @@ def page(draft: Draft) -> None:
 def _saved(draft: Draft) -> None:
     connections = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
-    wanted = draft.connection if draft.connection in connections else _NEW
+    choice = draft.connection if draft.connection in connections else _NEW
     nothing = "Another one" if connections else "None is saved"
-    key = frame.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
+    key = frame.synced(f"{draft.id} connection", choice, partial(_pick, draft.id))
     pick.selectbox(
         "Saved connection",
         [_NEW, *connections],
-        index=[_NEW, *connections].index(wanted),
+        index=[_NEW, *connections].index(choice),
         format_func=lambda one: (
             f"{one} ({connections[one].get('host')}:{connections[one].get('port', 3306)})" if one else nothing
         ),
@@ -92,13 +92,15 @@ def _saved(draft: Draft) -> None:
 
 def _pick(identity: str, key: str) -> None:
     name = st.session_state[key]
-    saved = drafts.connections().get(name, {})
+    connection = drafts.connections().get(name, {})
 
     def taken_over(draft: Draft) -> Draft:
         source = {
-            k: v for k, v in draft.get("source", default={}).items() if k not in drafts.CONNECTION_KEYS or not saved
+            k: v
+            for k, v in draft.get("source", default={}).items()
+            if k not in drafts.CONNECTION_KEYS or not connection
         }
-        return draft.put("source", value={**saved, **source})
+        return draft.put("source", value={**connection, **source})
 
     drafts.change(identity, lambda draft: _named(taken_over(draft), name))
 

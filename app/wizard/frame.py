@@ -35,8 +35,8 @@ def error(problem: TidemarkError, draft: Draft | None = None) -> None:
 
     draft: the one that the source was asked with.
     """
-    sent = draft is None or draft.sends_password
-    messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint, sent=sent))
+    sends_password = draft is None or draft.sends_password
+    messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint, sent=sends_password))
 
 
 def go(draft: Draft, step: str) -> None:

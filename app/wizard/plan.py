@@ -112,9 +112,11 @@ def _show_plan(draft: Draft, spec: Spec, cache: source_queries.PlanCache) -> Dra
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
     if cache.changes is not None and spec.sink.has_mirrors:
         mirrors.compare(cache.tables, plans, cache.changes, spec.sink)
-    failed = [line.table for line in lines if line.plan is None]
-    outcome: StepOutcome = "warn" if failed else "ok"
-    return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)
+    failed_tables = [line.table for line in lines if line.plan is None]
+    outcome: StepOutcome = "warn" if failed_tables else "ok"
+    return frame.note(
+        draft, "Plan", outcome, f"{', '.join(failed_tables[:3])} cannot be planned." if failed_tables else sums
+    )
 
 
 def _select_row(pick: str, last_rows: str, names: list[str], rows: list[int]) -> None:

@@ -64,13 +64,13 @@ def _show(draft: Draft, result: Preflight, *, has_tables: bool) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown(f"#### :{colour}[{icon} {words.escape(headline(result))}]", anchors=False)
-        failed, warned, passed = by_outcome(result.checks)
-        for check in failed:
+        failures, warnings, passes = by_outcome(result.checks)
+        for check in failures:
             _trouble(check, "red", ":material/error:")
-        for check in warned:
+        for check in warnings:
             _trouble(check, "orange", ":material/warning:")
         st.caption(f"Checked {jobs.ended(_key(draft))}")
-        _passed(passed, opened=not failed and not warned)
+        _passed(passes, opened=not failures and not warnings)
     with right:
         _rights(draft, result, has_tables=has_tables)
 
@@ -88,11 +88,11 @@ def _trouble(check: Check, colour: str, icon: str) -> None:
             st.code(check.fix, language="sql" if sql else None, wrap_lines=True)
 
 
-def _passed(passed: list[Check], *, opened: bool) -> None:
-    if not passed:
+def _passed(passes: list[Check], *, opened: bool) -> None:
+    if not passes:
         return
-    with st.expander(f"{words.plural(len(passed), 'check')} passed", icon=":material/check_circle:", expanded=opened):
-        lines = [f"| {' | '.join(map(words.escape, (c.name, c.actual, c.why)))} |" for c in passed]
+    with st.expander(f"{words.plural(len(passes), 'check')} passed", icon=":material/check_circle:", expanded=opened):
+        lines = [f"| {' | '.join(map(words.escape, (c.name, c.actual, c.why)))} |" for c in passes]
         st.markdown("\n".join(["| Check | Found | Why it matters |", "| --- | --- | --- |", *lines]))
 
 

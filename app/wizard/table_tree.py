@@ -33,18 +33,18 @@ def table_tree(
 
     on_show: called with the full name of a table whose details to show.
     """
-    done: dict[str, int] = st.session_state.setdefault(f"{key} handled", {})
+    handled_clicks: dict[str, int] = st.session_state.setdefault(f"{key} handled", {})
 
     def clicked() -> None:
-        sent = (st.session_state.get(key) or {}).get("clicks") or {"mount": "", "log": []}
-        new = [entry for entry in sent["log"] if entry[0] > done.get(sent["mount"], 0)]
+        report = (st.session_state.get(key) or {}).get("clicks") or {"mount": "", "log": []}
+        new = [entry for entry in report["log"] if entry[0] > handled_clicks.get(report["mount"], 0)]
         if new:
-            done[sent["mount"]] = new[-1][0]
+            handled_clicks[report["mount"]] = new[-1][0]
             on_clicks([(kind, names, bool(on)) for _, kind, names, on in new])
 
     def asked() -> None:
         if name := (st.session_state.get(key) or {}).get("shown"):
             on_show(name)
 
-    data = {"databases": databases, "ack": done, "open": open_table, "any_case": any_case}
+    data = {"databases": databases, "ack": handled_clicks, "open": open_table, "any_case": any_case}
     _TREE(key=key, data=data, on_clicks_change=clicked, on_shown_change=asked)

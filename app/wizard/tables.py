@@ -63,8 +63,8 @@ def _head(key: str, tables: list[Surveyed]) -> None:
 def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
     tables = catalog.tables
     everything = [(one.table.database, one.table.name) for one in tables]
-    written: list[str] = draft.get("source", "tables", default=[])
-    rule, globs = catalog.names, catalog.names.globs(written)
+    written_globs: list[str] = draft.get("source", "tables", default=[])
+    rule, globs = catalog.names, catalog.names.globs(written_globs)
     spec = spec_on(spec, rule)
     every = (
         {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in tables}
@@ -92,7 +92,7 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
         one = next((one for one in tables if one.table.full_name == open_table), None)
         globs_tab, table_tab = st.tabs([_GLOBS, _DETAILS], key=side_key, on_change="rerun")
         with globs_tab:
-            _rules(draft, written, everything, rule)
+            _rules(draft, written_globs, everything, rule)
         with table_tab:
             _details(draft, names, one, shown_key, projections)
 
@@ -163,8 +163,8 @@ def _details(
         st.markdown(":green[:material/check_circle:] :small[no known risks]")
     free = [column.name for column in table.columns if column.name not in table.key]
     _columns(draft, table.full_name, free, "exclude", "Leave out", "These columns are not published")
-    masked = [name for name in free if name not in (rules.exclude or ())]
-    _columns(draft, table.full_name, masked, "mask", "Mask", "The SHA-256 of the value is published instead")
+    maskable = [name for name in free if name not in (rules.exclude or ())]
+    _columns(draft, table.full_name, maskable, "mask", "Mask", "The SHA-256 of the value is published instead")
     if table.key:
         st.caption(words.escape(f"Key columns ({', '.join(table.key)}) are always published as they are."))
     rows = [

@@ -378,7 +378,7 @@ def tried(spec: str) -> dict[str, Any]:
         file = Path(folder) / "pipeline.toml"
         file.write_text(spec, encoding="utf-8")
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "engine.spark.trial", str(file)],
                 cwd=engine.ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_S, check=False,
             )  # fmt: skip
@@ -388,13 +388,13 @@ def tried(spec: str) -> dict[str, Any]:
                 detail="Nothing was read.",
                 hint="Check the Spark UI and the logs of Spark.",
             ) from None
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
     answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
     if "error" in answer:
         raise printed_error(answer)
-    if done.returncode or not answer:
+    if process.returncode or not answer:
         raise TidemarkError(
-            f"Spark could not be tested: {(done.stderr.strip().splitlines() or ['no output'])[-1]}",
+            f"Spark could not be tested: {(process.stderr.strip().splitlines() or ['no output'])[-1]}",
             detail="Nothing was read.",
             hint=f"For the full output, run python -m engine.spark.trial SPEC in {engine.ROOT}.",
         )

@@ -74,33 +74,33 @@ class Firing:
         return "red" if self.critical else "orange"
 
 
-def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
+def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
     """The alerts of a pipeline.
 
     They include what the runner could not raise: that it is lost, that it failed, and that the disk is too full to
     store the alert.
     """
     full_disk = runner.unwritten if runner.unwritten and runner.unwritten.cause == "disk" else None
-    if full_disk and all(one.kind != "disk_full" for one in raised):
+    if full_disk and all(one.kind != "disk_full" for one in alerts):
         message = f"The pipeline waits: {full_disk.reason}. Nothing is lost."
         since = full_disk.since.isoformat() if full_disk.since else ""
         full = Alert("disk_full", message=message, since=since)
-        raised = [full, *raised]
+        alerts = [full, *alerts]
     if runner.alive:  # a runner is there again; the alert of the lost one clears only when the new one works
-        raised = [one for one in raised if one.kind not in _ABOUT_EARLIER_RUNS]
+        alerts = [one for one in alerts if one.kind not in _ABOUT_EARLIER_RUNS]
     is_lost = runner.state == "lost"
-    raised_already = any(one.kind == ("runner_lost" if is_lost else "run_failed") for one in raised)
-    if not runner.problem or raised_already:
-        return list(raised)
-    seen = words.date_time(runner.last_seen)
+    is_raised = any(one.kind == ("runner_lost" if is_lost else "run_failed") for one in alerts)
+    if not runner.problem or is_raised:
+        return list(alerts)
+    last_seen = words.date_time(runner.last_seen)
     error = (runner.error or ErrorRecord()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own = Alert(
         "runner_lost" if is_lost else "run_failed",
-        message=f"The runner has sent no heartbeat since {seen}." if is_lost else f"The run failed: {error}",
+        message=f"The runner has sent no heartbeat since {last_seen}." if is_lost else f"The run failed: {error}",
         hint="" if is_lost or runner.error is None else runner.error.hint,
         since=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
     )
-    return [own, *raised]
+    return [own, *alerts]
 
 
 def firing_alerts(
@@ -123,7 +123,9 @@ def firing_alerts(
     ]
 
 
-def _firing(pipeline: str, runner: Runner, one: Alert, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
+def _firing(
+    pipeline: str, runner: Runner, one: Alert, acknowledgement: Acknowledgement | None, lag: Lag | None
+) -> Firing:
     kind, table = one.kind, one.table
     known_at = _known_at(kind, runner)
     fresh = {"lag": lag.lag_s, "lag_bytes": lag.lag_bytes, "runway": lag.runway_s} if lag and known_at is None else {}
@@ -139,7 +141,7 @@ def _firing(pipeline: str, runner: Runner, one: Alert, seen: Acknowledgement | N
         amount(kind, one.threshold),
         one.message,
         one.hint or remedy(kind, table),
-        seen,
+        acknowledgement,
         known_at,
     )
 
@@ -193,10 +195,10 @@ def unsilenced(rules: Sequence[Settings]) -> str:
     return "No silence is in force. Nothing is sent, because no route is set (`alerts.routes`)."
 
 
-def acknowledged_words(seen: Acknowledgement) -> str:
+def acknowledged_words(acknowledgement: Acknowledgement) -> str:
     """Who acknowledged it, when, and the note."""
-    note = f": {seen.note}" if seen.note else ""
-    return f"Acknowledged by {seen.actor} at {words.date_time(_time(seen.at))}{note}"
+    note = f": {acknowledgement.note}" if acknowledgement.note else ""
+    return f"Acknowledged by {acknowledgement.actor} at {words.date_time(_time(acknowledgement.at))}{note}"
 
 
 def silenced_words(one: Silence) -> str:
@@ -221,14 +223,15 @@ def page_title(waiting: int, page: str) -> str:
 
 
 def resolved_rows(
-    cleared: Iterable[Cleared], acknowledged: Callable[[str, Alert], Acknowledgement | None]
+    alerts: Iterable[Cleared], acknowledged: Callable[[str, Alert], Acknowledgement | None]
 ) -> list[dict[str, Any]]:
     """The table of alerts that are over. acknowledged: by pipeline and alert."""
     rows = []
-    for one in cleared:
+    for one in alerts:
         kind, since = one.kind or "", _time(one.since)
         alert = Alert(kind, one.table, one.value, since=one.since or "")
-        seen = acknowledged(one.pipeline, alert)
+        acknowledgement = acknowledged(one.pipeline, alert)
+        note = f": {acknowledgement.note}" if acknowledgement and acknowledgement.note else ""
         seconds = None if since is None else round(max((one.cleared - since).total_seconds(), 0.0))
         rows.append(
             {
@@ -241,7 +244,7 @@ def resolved_rows(
                 "Value": amount(kind, one.value),
                 "Threshold": amount(kind, one.threshold),
                 "Message": one.message or "",
-                "Acknowledged by": (seen.actor + (f": {seen.note}" if seen.note else "")) if seen else "",
+                "Acknowledged by": f"{acknowledgement.actor}{note}" if acknowledgement else "",
             }
         )
     return rows

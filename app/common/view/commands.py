@@ -27,32 +27,32 @@ class Sent:
 
 
 def sentences(
-    sent: Sequence[Sent], answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
+    commands: Sequence[Sent], answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
 ) -> list[tuple[str, str]]:
     """(colour, sentence) for each command to show, oldest first.
 
     shown_at: when the answer to each command was first shown, by command id. New answers are added.
     """
-    lines = [_sentence(one, [a for a in answers if a.id == one.id], shown_at, now) for one in sent]
+    lines = [_sentence(one, [a for a in answers if a.id == one.id], shown_at, now) for one in commands]
     return [line for line in lines if line is not None]
 
 
 def _sentence(
-    sent: Sent, answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
+    command: Sent, answers: Sequence[CommandAnswer], shown_at: MutableMapping[str, datetime], now: datetime
 ) -> tuple[str, str] | None:
-    verb = sent.verb.replace("-", " ").capitalize()
-    by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()
-    refused, done = by_event.get("command.refused"), by_event.get("command.done")
-    shown_s = (now - shown_at.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
-    if refused:
-        return ("orange", f"{verb} was refused: {refused.message}") if shown_s < SHOWN_S * 3 else None
-    if done and done.begun:
-        said = f"{verb}: {resnapshot_begun(done.begun)}"
-        return ("blue", said) if shown_s < SHOWN_S else None
-    if done:
-        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if shown_s < SHOWN_S else None
+    verb = command.verb.replace("-", " ").capitalize()
+    by_event, age_s = {answer.event: answer for answer in answers}, (now - command.at).total_seconds()
+    refusal, completion = by_event.get("command.refused"), by_event.get("command.done")
+    shown_s = (now - shown_at.setdefault(command.id, now)).total_seconds() if refusal or completion else 0.0
+    if refusal:
+        return ("orange", f"{verb} was refused: {refusal.message}") if shown_s < SHOWN_S * 3 else None
+    if completion and completion.begun:
+        text = f"{verb}: {resnapshot_begun(completion.begun)}"
+        return ("blue", text) if shown_s < SHOWN_S else None
+    if completion:
+        return ("green", f"{verb} done in {words.duration(completion.duration_s)}") if shown_s < SHOWN_S else None
     if "command.accepted" in by_event:
-        until = _DONE_WHEN.get(sent.verb, "")
+        until = _DONE_WHEN.get(command.verb, "")
         return "blue", f"{verb} accepted; running for {words.duration(age_s)}{until}"
     if age_s > SILENT_S:
         return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"

@@ -42,5 +42,5 @@ def state(log: str, *, running: bool, ending: bool, failed: bool) -> Demo:
 
 def markdown(steps: Sequence[str]) -> str:
     """The steps, one a line: the last one is under way."""
-    done = [f":green[:material/check:] {words.escape(step)}" for step in steps[:-1]]
-    return "  \n".join([*done, *(f":blue[:material/hourglass_top:] {words.escape(step)} …" for step in steps[-1:])])
+    lines = [f":green[:material/check:] {words.escape(step)}" for step in steps[:-1]]
+    return "  \n".join([*lines, *(f":blue[:material/hourglass_top:] {words.escape(step)} …" for step in steps[-1:])])

@@ -131,16 +131,16 @@ def first_spec() -> dict[str, Any]:
 
 def _put(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
     name, *rest = path
-    made = dict(values)
+    section = dict(values)
     if rest:
-        below = made.get(name)
+        below = section.get(name)
         inner = _put(below if isinstance(below, Mapping) else {}, rest, value)
         value = inner or None
     if value is None:
-        made.pop(name, None)
+        section.pop(name, None)
     else:
-        made[name] = value
-    return made
+        section[name] = value
+    return section
 
 
 def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:

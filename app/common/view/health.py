@@ -224,13 +224,13 @@ def startup_line(runner: Runner, now: datetime) -> str:
     """The steps of a start with their seconds, such as `preflight ✓ 1.2 s → plan … 3.0 s`; empty once started."""
     if runner.state != "starting" or not runner.alive or not runner.startup:
         return ""
-    done = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
+    steps = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
     open_ = [
         f"{one.name} … {words.duration(round(max((now - one.since).total_seconds(), 0)))}"
         for one in runner.startup
         if one.seconds is None
     ]
-    return " → ".join([*done, " · ".join(open_)] if open_ else [*done, "connected"])
+    return " → ".join([*steps, " · ".join(open_)] if open_ else [*steps, "connected"])
 
 
 def away_of(outage: SourceOutage) -> Away | None:

@@ -39,9 +39,9 @@ def pace_of(
     controls = controls or {}
     until = datetime.fromisoformat(controls["until"]) if controls.get("until") else None
     ended = until is not None and now is not None and until <= now
-    changed = dict(controls.get("later" if ended else "throttle") or {})
-    own, paused = tuple(sorted(changed)), tuple(controls.get("tables") or ())
-    return CurrentLimits({**spec, **changed}, own, bool(controls.get("snapshot")), paused, None if ended else until)
+    overrides = dict(controls.get("later" if ended else "throttle") or {})
+    own, paused = tuple(sorted(overrides)), tuple(controls.get("tables") or ())
+    return CurrentLimits({**spec, **overrides}, own, bool(controls.get("snapshot")), paused, None if ended else until)
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ def checks(pace: CurrentLimits, waiting_for: str | None) -> str:
     It reports a value above its limit.
     """
     loads = {**(pace.settings.get("max_load") or {}), **(pace.settings.get("critical_load") or {})}
-    polled = [*loads, *(f"the lag of {replica}" for replica in pace.settings.get("replicas") or ())]
-    if not polled:
+    measures = [*loads, *(f"the lag of {replica}" for replica in pace.settings.get("replicas") or ())]
+    if not measures:
         return ""
     over_limit = waiting_for and any(name in waiting_for for name in (*loads, "replica"))
-    return f"The runner polls {', '.join(polled)}: {waiting_for if over_limit else 'all within their limits'}."
+    return f"The runner polls {', '.join(measures)}: {waiting_for if over_limit else 'all within their limits'}."
 
 
 def notices(pace: CurrentLimits, waiting_for: str | None, *, copying: bool = False) -> list[str]:
@@ -137,7 +137,7 @@ def rate(settings: Mapping[str, Any]) -> str:
 
 def changes(pace: CurrentLimits, rows_s: int, mb_s: float, readers: int, hours: str) -> dict[str, Any]:
     """The settings that a form changes, as arguments of the command `throttle`."""
-    wanted = {
+    values = {
         "max_rows_per_s": rows_s,
         "max_bytes_per_s": round(mb_s * _MB),
         "readers": readers,
@@ -145,7 +145,7 @@ def changes(pace: CurrentLimits, rows_s: int, mb_s: float, readers: int, hours: 
     }
     usual: dict[str, Any] = {"hours": []}
     return {
-        name: value for name, value in wanted.items() if value != _plain(pace.settings.get(name, usual.get(name, 0)))
+        name: value for name, value in values.items() if value != _plain(pace.settings.get(name, usual.get(name, 0)))
     }
 
 

@@ -81,8 +81,8 @@ def toggled(
 
     rule: how the server compares names.
     """
-    named = Counter(database for database, _ in names)
-    whole = [d for d, count in Counter(database for database, _ in everything).items() if 1 < count == named[d]]
+    counts = Counter(database for database, _ in names)
+    whole = [d for d, count in Counter(database for database, _ in everything).items() if 1 < count == counts[d]]
     for database in whole:
         globs = database_toggled(globs, everything, database, on=on, rule=rule)
     before = set(select_tables(rule.globs(globs), everything))
@@ -134,8 +134,8 @@ def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
     database, dot, table = glob.partition(".")
     if not (database and dot and table) or table.startswith(".") or re.search(r"[\s!]", database):
         return list(globs)
-    added = glob if on else f"!{glob}"
-    return [*(one for one in globs if one.removeprefix("!") != glob), added]
+    new_glob = glob if on else f"!{glob}"
+    return [*(one for one in globs if one.removeprefix("!") != glob), new_glob]
 
 
 def projected(table: Table, rules: ProjectionRules) -> Table:
@@ -161,10 +161,10 @@ def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
         for check in table_checks(table)
         if check.outcome == "fail"
     ]
-    warned = {check.name.rpartition(": ")[2]: check for check in table_checks(table) if check.outcome == "warn"}
-    if check := warned.get("key"):
+    warnings = {check.name.rpartition(": ")[2]: check for check in table_checks(table) if check.outcome == "warn"}
+    if check := warnings.get("key"):
         risks.append(Badge("no key", "orange", check.why, check.fix))
-    if check := warned.get("engine"):
+    if check := warnings.get("engine"):
         risks.append(Badge("no transactions", "orange", check.why, check.fix))
     if one.cascades:
         meaning = (
@@ -188,16 +188,16 @@ def _key_badges(table: Table) -> list[Badge]:
     return []
 
 
-def risks(surveyed: Sequence[Surveyed]) -> dict[str, list[Badge]]:
+def risks(tables: Sequence[Surveyed]) -> dict[str, list[Badge]]:
     """The badges of each table without a projection.
 
     Computed once per survey, because it is the slow part of the tree.
     """
-    return {one.table.full_name: badges(one) for one in surveyed}
+    return {one.table.full_name: badges(one) for one in tables}
 
 
 def tree(
-    surveyed: Sequence[Surveyed],
+    tables: Sequence[Surveyed],
     risks_by_table: Mapping[str, list[Badge]],
     globs: Sequence[str],
     projections: Mapping[str, ProjectionRules],
@@ -206,10 +206,10 @@ def tree(
 
     risks_by_table: the result of `risks`. projections: the rules of tables that have a projection.
     """
-    everything = [(one.table.database, one.table.name) for one in surveyed]
+    everything = [(one.table.database, one.table.name) for one in tables]
     selection = set(select_tables(globs, everything))
     tables_by_database: dict[str, list[list[Any]]] = {}
-    for one in surveyed:
+    for one in tables:
         table, rules = one.table, projections.get(one.table.full_name)
         found_risks = badges(one, projected(table, rules)) if rules else risks_by_table[table.full_name]
         parts = [[badge.label, badge.tone, badge.meaning] for badge in found_risks]
@@ -227,9 +227,9 @@ def tree(
     return list(tables_by_database.items())
 
 
-def totals(surveyed: Sequence[Surveyed], globs: Sequence[str], snapshot: Snapshot, readers: int) -> Totals:
+def totals(tables: Sequence[Surveyed], globs: Sequence[str], snapshot: Snapshot, readers: int) -> Totals:
     """The totals of the selected tables, from statistics alone."""
-    everything = {(one.table.database, one.table.name): one for one in surveyed}
+    everything = {(one.table.database, one.table.name): one for one in tables}
     some = [everything[name] for name in select_tables(globs, everything)]
     plain = snapshot.model_copy(update={"chunk_key": {}, "tables": {}})
     chunks = sum(decide(one.table, one.statistics, None, plain).estimated_chunks for one in some)

@@ -106,9 +106,9 @@ def copy_of(
     throttle: the limits now. current: what is read so far of chunks that are being read (`current_reads`).
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
-    planned = [t for t in tables if t.planned]
-    row_counts = [t.rows if t.copied else t.approx_rows for t in planned]
-    expected = sum(max(n or 0, t.rows) for n, t in zip(row_counts, planned, strict=True)) if row_counts else None
+    planned_tables = [t for t in tables if t.planned]
+    row_counts = [t.rows if t.copied else t.approx_rows for t in planned_tables]
+    expected = sum(max(n or 0, t.rows) for n, t in zip(row_counts, planned_tables, strict=True)) if row_counts else None
     going = copying(tables, live=live)
     rows = sum(t.rows for t in tables) + sum(read.rows for read in current)
     open_tables = [one for one in tables if one.being_copied]
@@ -231,8 +231,8 @@ def estimate(
     worth = rest.worth(throttle)
     if done.chunks < 3 or done.worth(throttle) * 99 < worth or not rest.chunks or len(reads) < 3:
         return None
-    ordered = sorted(reads, key=lambda read: read.ended)
-    paces = [_pace_s(ordered, now, throttle), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now, throttle)]
+    by_end = sorted(reads, key=lambda read: read.ended)
+    paces = [_pace_s(by_end, now, throttle), _pace_s(by_end[-max(len(by_end) // 3, 3) :], now, throttle)]
     each = sum(read.bytes for read in reads) / max(sum(read.rows for read in reads), 1)
     least = owed_s(throttle, rest.rows, rest.rows * each)
     low, high = sorted(max(worth * pace, least) for pace in paces)

@@ -160,10 +160,10 @@ def pace(reads: Sequence[Read], table: str) -> float | None:
     return sum(read.rows for read in own) / seconds * len({read.reader for read in own})
 
 
-def expected_s(affected: Sequence[CountedTable], reads: Sequence[Read]) -> float | None:
+def expected_s(tables: Sequence[CountedTable], reads: Sequence[Read]) -> float | None:
     """The expected seconds, by the speed of the last copy; None if that is unknown for a table."""
     total = 0.0
-    for one in affected:
+    for one in tables:
         rate = pace(reads, one.table)
         if one.way in NOT_READ or one.rows == 0:
             continue
@@ -173,7 +173,7 @@ def expected_s(affected: Sequence[CountedTable], reads: Sequence[Read]) -> float
     return total
 
 
-def affected_rows(affected: Sequence[CountedTable]) -> list[dict[str, object]]:
+def affected_rows(tables: Sequence[CountedTable]) -> list[dict[str, object]]:
     """One row per table."""
     return [
         {
@@ -183,7 +183,7 @@ def affected_rows(affected: Sequence[CountedTable]) -> list[dict[str, object]]:
             "Size of the mirror": words.size(one.of_bytes),
             "How": ": ".join(part for part in (one.way, one.why) if part),
         }
-        for one in affected
+        for one in tables
     ]
 
 
@@ -196,9 +196,9 @@ def _rows(one: CountedTable) -> str:
     return f"{one.rows:,}{of_keys}"
 
 
-def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
+def sentence(tables: Sequence[CountedTable], seconds: float | None) -> str:
     """The affected tables and rows, and the expected time, as a sentence."""
-    able = [one for one in affected if one.way not in NOT_READ]
+    able = [one for one in tables if one.way not in NOT_READ]
     if not able:
         return "Nothing in this selection can be redumped."
     row_count = sum(one.rows if one.rows is not None else one.of_rows for one in able)
@@ -209,9 +209,9 @@ def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
     return f"{rows}{took}. The binlog is read meanwhile."
 
 
-def ranges(affected: Sequence[CountedTable], key: str) -> list[str]:
+def ranges(tables: Sequence[CountedTable], key: str) -> list[str]:
     """The ranges that are redumped, in words."""
-    return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one.ranges]
+    return [words.span(lower, upper, key or "key") for one in tables for lower, upper in one.ranges]
 
 
 def past_rows(redumps: Sequence[Redumped], verify: Callable[[Redumped], str]) -> list[dict[str, object]]:

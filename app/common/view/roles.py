@@ -79,8 +79,8 @@ def role_of(name: str, roles: Mapping[str, Any]) -> str:
     if not name:
         return STRANGER
     for role, key in ((OPERATOR, "operators"), (VIEWER, "viewers")):
-        wanted = roles.get(key) or ()
-        if any(fnmatchcase(name.casefold(), str(glob).casefold()) for glob in _list(wanted)):
+        globs = roles.get(key) or ()
+        if any(fnmatchcase(name.casefold(), str(glob).casefold()) for glob in _list(globs)):
             return role
     return STRANGER
 

@@ -57,9 +57,9 @@ def _update_list(array: Array, values: list[Any]) -> None:
 
 
 def _section(values: Mapping[str, Any], *, inline: bool) -> Table | InlineTable:
-    made = tomlkit.inline_table() if inline else tomlkit.table()
-    _update(made, values)
-    return made
+    table = tomlkit.inline_table() if inline else tomlkit.table()
+    _update(table, values)
+    return table
 
 
 def _list(values: list[Any]) -> Array:

@@ -101,12 +101,13 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
     """
     sentences = []
     since = {one.table: one.summary.last for one in now if one.summary}
-    compared = [one for one in tables if one.verdict in ("verified", "diverged") or one.rows]
-    if compared:
-        of = compared[0].table if len(compared) == 1 else words.plural(len(compared), "table")
-        rows = words.count(sum(one.rows for one in compared))
-        total = sum(one.differences_total for one in compared)
-        where = f" in {_names([one for one in compared if one.differences_total])}" if len(compared) > 1 else ""
+    compared_tables = [one for one in tables if one.verdict in ("verified", "diverged") or one.rows]
+    if compared_tables:
+        of = compared_tables[0].table if len(compared_tables) == 1 else words.plural(len(compared_tables), "table")
+        rows = words.count(sum(one.rows for one in compared_tables))
+        total = sum(one.differences_total for one in compared_tables)
+        differing = _names([one for one in compared_tables if one.differences_total])
+        where = f" in {differing}" if len(compared_tables) > 1 else ""
         what = f"{rows_differ(total)}{where}" if total else "no row differs"
         sentences.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
     moot = {one.table for one in now if one.why == RESNAPSHOTTED}
@@ -165,22 +166,22 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     """
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)
-    broken = [one for one in tables if one.broken]
+    broken_tables = [one for one in tables if one.broken]
     notes = list[str]()
     if unable := sum(one.state == "unverifiable" and not one.broken for one in tables):
         notes.append(f"{words.plural(unable, 'table')} cannot be verified")
-    unreadable = f"{words.plural(len(broken), 'mirror')} cannot be read"
+    unreadable = f"{words.plural(len(broken_tables), 'mirror')} cannot be read"
     if rows:
-        more = [unreadable, *notes] if broken else notes
+        more = [unreadable, *notes] if broken_tables else notes
         return Layer("Data", rows_differ(rows), "red", (_where(tables), *more), _TIP)
-    if broken:
-        of = broken[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
+    if broken_tables:
+        of = broken_tables[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
         return Layer("Data", unreadable, "red", (of, *notes), _TIP)
     if not able:
         return _unable(tables, notes)
-    done = sum(one.state == "verified" for one in tables)
-    if done < len(able):
-        headline = f"{done:,} of {len(able):,} verified" if done else LABELS["stale"]
+    verified_count = sum(one.state == "verified" for one in tables)
+    if verified_count < len(able):
+        headline = f"{verified_count:,} of {len(able):,} verified" if verified_count else LABELS["stale"]
         if not any((one.summary and one.summary.last) or one.why in _URGENT for one in able):
             headline = "Not verified yet"
             whys = ["no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"]
@@ -232,8 +233,8 @@ def _stale(tables: Sequence[VerifiedTable]) -> list[str]:
     if len(tables) == 1:
         return [_reason(tables[0].verdict)]
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
-    ordered = sorted(whys.items(), key=lambda item: (item[0] not in _URGENT, -item[1]))
-    top, rest = ordered[:_NAMED], sum(count for _, count in ordered[_NAMED:])
+    by_urgency = sorted(whys.items(), key=lambda item: (item[0] not in _URGENT, -item[1]))
+    top, rest = by_urgency[:_NAMED], sum(count for _, count in by_urgency[_NAMED:])
     others = [f"{words.plural(rest, 'table')}: other reasons"] if rest else []
     return [*(f"{words.plural(count, 'table')}: {why}" for why, count in top), *others]
 

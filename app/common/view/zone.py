@@ -61,16 +61,16 @@ def read(day: str, time_of_day: str) -> datetime:
     change.
     """
     try:
-        typed = datetime.fromisoformat(f"{day}T{time_of_day}")
+        local_time = datetime.fromisoformat(f"{day}T{time_of_day}")
     except ValueError:
         raise ValueError("Enter a time such as 15:30 or 15:30:17.") from None
-    if typed.tzinfo is not None:
+    if local_time.tzinfo is not None:
         raise ValueError("The time zone is chosen above. Enter a time such as 15:30 or 15:30:17.")
-    first, second = (typed.replace(tzinfo=_zone.get(), fold=fold) for fold in (0, 1))
+    first, second = (local_time.replace(tzinfo=_zone.get(), fold=fold) for fold in (0, 1))
     if first.utcoffset() != second.utcoffset():
         how = (
             "does not exist"
-            if first.astimezone(UTC).astimezone(_zone.get()).replace(tzinfo=None) != typed
+            if first.astimezone(UTC).astimezone(_zone.get()).replace(tzinfo=None) != local_time
             else "exists twice"
         )
         raise ValueError(

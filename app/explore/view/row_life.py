@@ -95,12 +95,12 @@ def summary(life: Sequence[RowChange]) -> str:
         began += f", {first.note}"
     elif first.at is not None:
         began += f" at {words.date_time(first.at)}"
-    deleted = changes[-1] if changes and changes[-1].colour == "red" else None
-    if deleted is None:
+    deletion = changes[-1] if changes and changes[-1].colour == "red" else None
+    if deletion is None:
         return f"{began}. It is {'' if last.title == _THERE else 'not '}in the mirror now."
-    when = f" at {words.date_time(deleted.at)}" if deleted.at is not None else ""
+    when = f" at {words.date_time(deletion.at)}" if deletion.at is not None else ""
     merged = " The mirror still has it, until the next merge." if last.title == _THERE else ""
-    return f"{began}. {deleted.title}{when}.{merged}"
+    return f"{began}. {deletion.title}{when}.{merged}"
 
 
 _KEPT = "Existed before the oldest change that is kept"

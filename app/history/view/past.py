@@ -37,11 +37,11 @@ def past(
     runs: Sequence[Run], totals: Mapping[tuple[str, str], RunTotals], alive: Collection[str], now: datetime
 ) -> list[PastRun]:
     """The runs, newest first. alive: the pipelines with a live runner, whose newest run is under way and not lost."""
-    seen: set[str] = set()
+    pipelines: set[str] = set()
     lines = []
     for run in runs:
-        newest = run.pipeline not in seen
-        seen.add(run.pipeline)
+        newest = run.pipeline not in pipelines
+        pipelines.add(run.pipeline)
         lines.append(_line(run, totals.get((run.pipeline, run.run)), now, under_way=newest and run.pipeline in alive))
     return lines
 

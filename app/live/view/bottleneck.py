@@ -28,7 +28,7 @@ class Bottleneck:
 
 
 def bottleneck(
-    spent: ReaderSeconds,
+    cost: ReaderSeconds,
     readers: int,
     settings: Mapping[str, Any],
     rows_s: float | None,
@@ -38,26 +38,26 @@ def bottleneck(
     """None while too little is known.
 
     readers: how many may read at once. settings: those of the throttle. waiting_for: as the runner reports.
-    window_s: the interval of `spent`.
+    window_s: the interval of `cost`.
     """
     if waiting_for and not waiting_for.startswith("at most "):
         return Bottleneck("a wait", waiting_for)
-    if limit := _throttled(settings, rows_s, spent.bytes / window_s):
+    if limit := _throttled(settings, rows_s, cost.bytes / window_s):
         return Bottleneck("the throttle", limit)
-    if not spent.chunks or readers < 1:
+    if not cost.chunks or readers < 1:
         return None
-    busy = min(spent.busy_s / (readers * window_s), 1.0)
+    busy = min(cost.busy_s / (readers * window_s), 1.0)
     share = f"{words.plural(readers, 'reader')} busy {busy:.0%} of the last {window_s:.0f} s"
     if busy < _IDLE:
         return Bottleneck("idle readers", f"{share}; otherwise they wait for chunks, Spark or a commit")
     steps = {
-        "reading from the source": (spent.read_s, ", decoding included"),
-        "watermarks of the source": (spent.watermarks_s, ""),
-        "the backfill from the binlog": (spent.backfill_s, ""),
-        "writing to the destination": (spent.write_s, ""),
+        "reading from the source": (cost.read_s, ", decoding included"),
+        "watermarks of the source": (cost.watermarks_s, ""),
+        "the backfill from the binlog": (cost.backfill_s, ""),
+        "writing to the destination": (cost.write_s, ""),
     }
     name, (seconds, note) = max(steps.items(), key=lambda step: step[1][0])
-    part = f"{seconds / spent.busy_s:.0%} of the readers' time{note}"
+    part = f"{seconds / cost.busy_s:.0%} of the readers' time{note}"
     most = "; more readers may help" if busy > _NEAR else ""
     return Bottleneck(name, f"{part}; {share}{most}")
 

@@ -28,19 +28,19 @@ def changed_note(plan: NewestPlan | None, splits: Sequence[ChunkSplit]) -> str:
     splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an
     estimate, from the server's statistics.
     """
-    split = len(splits)
-    if plan is None or not (plan.complete or split):
+    split_count = len(splits)
+    if plan is None or not (plan.complete or split_count):
         return ""
-    were, they = ("was", "it") if split == 1 else ("were", "they")
+    were, they = ("was", "it") if split_count == 1 else ("were", "they")
     which = f" ({numbers})" if (numbers := listed(splits)) else ""
-    cause = f"{split:,} {were} split because {they} had more than twice the planned rows{which}."
+    cause = f"{split_count:,} {were} split because {they} had more than twice the planned rows{which}."
     first = plan.estimated_chunks
     if not plan.complete or first is None or first == plan.chunks:
-        return cause if split else ""
+        return cause if split_count else ""
     if plan.strategy == "even":
-        return f"{words.plural(first, 'chunk')} planned, {plan.chunks:,} now{f': {cause}' if split else '.'}"
-    expected = f"About {words.plural(first, 'chunk')} expected from the server's statistics, {plan.chunks:,} now."
-    return f"{expected} {cause}" if split else expected
+        return f"{words.plural(first, 'chunk')} planned, {plan.chunks:,} now{f': {cause}' if split_count else '.'}"
+    expectation = f"About {words.plural(first, 'chunk')} expected from the server's statistics, {plan.chunks:,} now."
+    return f"{expectation} {cause}" if split_count else expectation
 
 
 def _chunks(plan: NewestPlan) -> str:

@@ -35,8 +35,8 @@ def end(now: datetime, last: datetime | None) -> datetime:
 
 def width_ms(since: datetime, until: datetime, finest_ms: int = 2000) -> int:
     """The bucket width for a chart of this length, a multiple of `finest_ms`."""
-    wanted = (until - since).total_seconds() * 1000 / POINTS
-    return max(finest_ms, int(-(-wanted // finest_ms)) * finest_ms)
+    usual_ms = (until - since).total_seconds() * 1000 / POINTS
+    return max(finest_ms, int(-(-usual_ms // finest_ms)) * finest_ms)
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ def row_rates(
         last = min(int((read.ended - since) / step), buckets - 1)
         for n in range(first, last + 1):
             sums[n] += overlap_rows(read, since + n * step, since + (n + 1) * step)
-    filled = [n for n, total in enumerate(sums) if total]
-    if not filled:
+    nonzero = [n for n, total in enumerate(sums) if total]
+    if not nonzero:
         return [], []
     # Outside of the copy there is no measurement, so no rate of 0 either.
-    measured_buckets = range(filled[0], filled[-1] + 1)
+    measured_buckets = range(nonzero[0], nonzero[-1] + 1)
     return [since + (n + 0.5) * step for n in measured_buckets], [
         sums[n] / step.total_seconds() for n in measured_buckets
     ]

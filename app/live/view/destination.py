@@ -76,8 +76,8 @@ def sums(tables: Sequence[TableSizes], works: Mapping[str, WrittenBytes]) -> str
         f"change logs {words.size(sum(one.changes_bytes for one in sizes))}",
         f"old files {words.size(sum(one.old_bytes for one in sizes))}",
     ]
-    changed = sum(work.changed_bytes for work in works.values())
-    if changed:
-        written = sum(work.merged_bytes + work.maintained_bytes for work in works.values())
-        parts.append(f"{written / changed:,.1f} × the changes written in 24 h")
+    changed_bytes = sum(work.changed_bytes for work in works.values())
+    if changed_bytes:
+        written_bytes = sum(work.merged_bytes + work.maintained_bytes for work in works.values())
+        parts.append(f"{written_bytes / changed_bytes:,.1f} × the changes written in 24 h")
     return " · ".join(parts)

@@ -175,12 +175,12 @@ def search(newest: Sequence[JournalLine], matching: Sequence[JournalLine], text:
     newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text
     finds all.
     """
-    wanted = text.casefold()
+    needle = text.casefold()
     newest_ids = {(line.run, line.seq) for line in newest}
     hits = {(line.run, line.seq) for line in matching}
-    hits |= {(line.run, line.seq) for line in newest if wanted in line.body.casefold()}
+    hits |= {(line.run, line.seq) for line in newest if needle in line.body.casefold()}
     every = [*newest, *(line for line in matching if (line.run, line.seq) not in newest_ids)]
-    return [line for line, own in _lines_of(every) if wanted in line.search_text.casefold() or not hits.isdisjoint(own)]
+    return [line for line, own in _lines_of(every) if needle in line.search_text.casefold() or not hits.isdisjoint(own)]
 
 
 def _lines_of(journal: Sequence[JournalLine]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
@@ -273,19 +273,19 @@ def _contents(group: Sequence[JournalLine], kind: type[E]) -> list[E]:
 
 def _command(group: Sequence[JournalLine]) -> FeedLine:
     first, command = group[0], group[0].content
-    done = next(iter(_contents(group, CommandDone)), None)
-    refused = next(iter(_contents(group, CommandRefused)), None)
+    completion = next(iter(_contents(group, CommandDone)), None)
+    refusal = next(iter(_contents(group, CommandRefused)), None)
     who = why = what = ""
     if isinstance(command, CommandAccepted | CommandRefused):
         who = f" by {command.actor}" if command.actor else ""
         why = f": {command.reason}" if command.reason else ""
     if isinstance(command, CommandAccepted):
         what = f" {command.what}" if command.what else ""
-    outcome = "refused" if refused else "done" if done else "accepted"
-    message = f" ({refused.message})" if refused else ""
+    outcome = "refused" if refusal else "done" if completion else "accepted"
+    message = f" ({refusal.message})" if refusal else ""
     verb = ((command.verb if isinstance(command, _CommandEvent) else None) or "command").replace("-", " ").capitalize()
     text = f"{verb}{what}{who}{why} – {outcome}{message}"
-    seconds = done.duration_s if done else None
+    seconds = completion.duration_s if completion else None
     return FeedLine(first.ts, "Commands", "", text, seconds, "gray", first.run, first.seq)
 
 
@@ -297,26 +297,28 @@ def _chunk_line(group: Sequence[JournalLine], text: str, *, timed: bool) -> Feed
 
 
 def _chunks(group: Sequence[JournalLine]) -> FeedLine:
-    finished = _contents(group, ChunkFinished)
+    finished_events = _contents(group, ChunkFinished)
     chunk_events = [line.content for line in group if isinstance(line.content, ChunkAssigned | ChunkFinished)]
     numbers = sorted({n for event in chunk_events for n in numbers_of(event)})
-    rows = sum(event.rows or 0 for event in finished)
+    rows = sum(event.rows or 0 for event in finished_events)
     text = f"{named_chunks(numbers)} "
-    text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
-    missing = len(numbers) - len(finished)
-    if finished and missing:
+    text += f"read: {words.count(rows)} rows" if finished_events else "given to a reader"
+    missing = len(numbers) - len(finished_events)
+    if finished_events and missing:
         text += f", {words.plural(missing, 'chunk')} to go"
-    return _chunk_line(group, text, timed=bool(finished))
+    return _chunk_line(group, text, timed=bool(finished_events))
 
 
 def _split(group: Sequence[JournalLine]) -> FeedLine:
-    planned = _contents(group, ChunkPlanned)
-    named = [chunk[0] for event in planned for chunk in event.chunks or () if chunk and isinstance(chunk[0], int)]
-    numbers = sorted(set(named))
+    plan_events = _contents(group, ChunkPlanned)
+    all_numbers = [
+        chunk[0] for event in plan_events for chunk in event.chunks or () if chunk and isinstance(chunk[0], int)
+    ]
+    numbers = sorted(set(all_numbers))
     text = f"Planned {named_chunks(numbers).lower()}" if numbers else "Planned no chunk"
-    if splits := len(named) - len(numbers):
+    if splits := len(all_numbers) - len(numbers):
         text += f"; split {words.plural(splits, 'chunk')} larger than planned"
-    text += "; all chunks are planned" if any(event.complete for event in planned) else ""
+    text += "; all chunks are planned" if any(event.complete for event in plan_events) else ""
     return _chunk_line(group, text, timed=True)
 
 
@@ -377,20 +379,20 @@ def _hint(line: JournalLine) -> str:
 
 def _sentence(event: Event, run: str) -> tuple[str, str]:
     """An event in words, and the tone. run: whose event it is."""
-    said = describe(event, run), _tone(event)
+    sentence = describe(event, run), _tone(event)
     match event:
         case ErrorReported() | ChunkFailed():
-            said = _failure(event)
+            sentence = _failure(event)
         case AlertRaised() if event.NAME == AlertRaised.NAME:
             repeats = f" (repeated {words.plural(event.repeat, 'time')})" if event.repeat else ""
-            said = f"Alert: {event.message}{repeats}", "red"
+            sentence = f"Alert: {event.message}{repeats}", "red"
         case ChunkParked():
-            said = failure(event), "red"
+            sentence = failure(event), "red"
         case MirrorWritten(commits=bad) | MirrorBehind(since=bad) if bad:
-            said = f"{describe(event)}.", "red"
+            sentence = f"{describe(event)}.", "red"
         case RunEnded():
-            said = _run_ended(event)
-    return said
+            sentence = _run_ended(event)
+    return sentence
 
 
 def _run_ended(event: RunEnded) -> tuple[str, str]:

@@ -15,9 +15,9 @@ def captured(tables: Sequence[TableProgress]) -> list[str]:
     return [one.table for one in tables if one.state not in (None, "removed")]
 
 
-def offered(seen: Sequence[Surveyed], has: Collection[str]) -> dict[str, Surveyed]:
+def offered(tables: Sequence[Surveyed], has: Collection[str]) -> dict[str, Surveyed]:
     """The tables of the source that the pipeline does not capture, by full name."""
-    return {one.table.full_name: one for one in seen if one.table.full_name not in has}
+    return {one.table.full_name: one for one in tables if one.table.full_name not in has}
 
 
 def label(one: Surveyed) -> str:

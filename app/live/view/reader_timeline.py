@@ -52,12 +52,12 @@ def stragglers(reads: Sequence[Read]) -> set[tuple[str, int]]:
 
 def reader_totals(reads: Sequence[Read], since: datetime, until: datetime) -> list[ReaderTotals]:
     """The totals of each reader, by name. Overlapping reads count once."""
-    grouped: defaultdict[str, list[Read]] = defaultdict(list)
+    reads_by_reader: defaultdict[str, list[Read]] = defaultdict(list)
     for read in reads:
-        grouped[read.reader].append(read)
+        reads_by_reader[read.reader].append(read)
     total = max((until - since).total_seconds(), 0.001)
     totals = []
-    for name, own in sorted(grouped.items()):
+    for name, own in sorted(reads_by_reader.items()):
         totals.append(ReaderTotals(name, len(own), sum(read.rows for read in own), busy_s(own, since, until) / total))
     return totals
 
@@ -85,19 +85,19 @@ def spreads(reads: Sequence[Read]) -> list[Spread]:
     ]
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
     """The interpolated quantile of an ordered sequence."""
-    at = share * (len(ordered) - 1)
+    at = share * (len(values) - 1)
     low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (at - low)
 
 
 def _five(values: Sequence[float], text: Callable[[float], str]) -> tuple[str, str, str, str, str]:
     if not values:
         return (words.NOTHING,) * 5
-    ordered = sorted(values)
-    low, first, middle, third, high = (text(quantile(ordered, share)) for share in (0, 0.25, 0.5, 0.75, 1))
+    ascending = sorted(values)
+    low, first, middle, third, high = (text(quantile(ascending, share)) for share in (0, 0.25, 0.5, 0.75, 1))
     return low, first, middle, third, high
 
 

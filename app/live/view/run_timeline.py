@@ -78,11 +78,11 @@ def activity(
         following = runs[n + 1].ts if n + 1 < len(runs) else until
         end = run_end(start, moments, lives, following)
         own = [one for one in moments if start.ts <= one.ts <= end]
-        connected = next((one for one in own if one.event == "run.connected" and one.run == start.run), None)
-        spans.append(Span("Phase", start.ts, connected.ts if connected else end, "starting", start))
-        if connected is not None:
-            for begin, stop in _working(own, connected, end):
-                spans += _copied(begin, stop, [one for one in copies if one.run == start.run], connected)
+        connection = next((one for one in own if one.event == "run.connected" and one.run == start.run), None)
+        spans.append(Span("Phase", start.ts, connection.ts if connection else end, "starting", start))
+        if connection is not None:
+            for begin, stop in _working(own, connection, end):
+                spans += _copied(begin, stop, [one for one in copies if one.run == start.run], connection)
         if end < following:
             last = next((one for one in reversed(own) if one.event == "run.ended"), None)
             spans.append(Span("Phase", end, following, NO_RUNNER, last))
@@ -100,9 +100,9 @@ def run_end(start: Moment, moments: Sequence[Moment], lives: Mapping[str, dateti
     return min(ended, following)
 
 
-def _working(own: Sequence[Moment], connected: Moment, end: datetime) -> list[tuple[datetime, datetime]]:
+def _working(own: Sequence[Moment], connection: Moment, end: datetime) -> list[tuple[datetime, datetime]]:
     """The times in which a connected run was neither paused nor without its source."""
-    periods, begin, idle = [], connected.ts, set[str]()
+    periods, begin, idle = [], connection.ts, set[str]()
     for one in own:
         before = bool(idle)
         at = _told(one.since) or one.ts if one.event == "source.away" else one.ts
@@ -112,7 +112,7 @@ def _working(own: Sequence[Moment], connected: Moment, end: datetime) -> list[tu
             idle.discard("away")
         elif one.event == "run.state":
             (idle.add if one.label == "paused" else idle.discard)("paused")
-        at = max(at, connected.ts)
+        at = max(at, connection.ts)
         if idle and not before:
             periods.append((begin, max(at, begin)))
         elif before and not idle:
@@ -133,15 +133,15 @@ def _copied(begin: datetime, end: datetime, copies: Sequence[Copying], moment: M
 
 def phases(spans: Sequence[Span], caught_up: Sequence[CaughtUp]) -> list[Span]:
     """The phases, with catching up cut off from streaming. caught_up: for the begin of each streaming span."""
-    reached = {one.start: one.reached for one in caught_up}
+    times = {one.start: one.reached for one in caught_up}
     phase_spans: list[Span] = []
     for span in spans:
         if span.name != STREAMING:
             phase_spans.append(span)
             continue
-        at = reached.get(span.begin)
-        cut = span.end if at is None or at > span.end else at
-        phase_spans += [replace(span, end=cut, name="catching up"), replace(span, begin=cut)]
+        at = times.get(span.begin)
+        boundary = span.end if at is None or at > span.end else at
+        phase_spans += [replace(span, end=boundary, name="catching up"), replace(span, begin=boundary)]
     return [span for span in phase_spans if span.begin < span.end]
 
 
@@ -151,24 +151,26 @@ def interruptions(moments: Sequence[Moment], lives: Mapping[str, datetime], unti
     began: dict[str, tuple[datetime, Moment]] = {}
     for one in moments:
         over = {"source.back": ("Outages",), "run.started": ("Pauses", "Outages"), "run.ended": ("Pauses", "Outages")}
-        closed = over.get(one.event, ())
+        rows = over.get(one.event, ())
         if one.event == "run.state" and one.label != "paused":
-            closed = ("Pauses",)
-        for row in closed:
+            rows = ("Pauses",)
+        for row in rows:
             spans += _ended(row, began.pop(row, None), one.ts, lives)
         if one.event == "source.away":
             began.setdefault("Outages", (_told(one.since) or one.ts, one))
         elif one.event == "run.state" and one.label == "paused":
             began.setdefault("Pauses", (one.ts, one))
-    for row, begun in began.items():
-        spans += _ended(row, begun, until, lives)
+    for row, begin in began.items():
+        spans += _ended(row, begin, until, lives)
     return sorted(spans, key=lambda span: span.begin)
 
 
-def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives: Mapping[str, datetime]) -> list[Span]:
-    if begun is None:
+def _ended(
+    row: str, begin_event: tuple[datetime, Moment] | None, at: datetime, lives: Mapping[str, datetime]
+) -> list[Span]:
+    if begin_event is None:
         return []
-    begin, moment = begun
+    begin, moment = begin_event
     name = f"paused: {moment.text}" if row == "Pauses" and moment.text else "paused"
     text = moment.text or ""
     if row == "Pauses" and (fault := next(filter(text.startswith, WRITE_REASONS), "")):
@@ -235,8 +237,8 @@ def run_bounds(moments: Sequence[Moment]) -> list[Instant]:
 
 def within(spans: Sequence[Span], since: datetime, until: datetime) -> list[Span]:
     """The parts of the spans inside the time shown."""
-    cut = [replace(span, begin=max(span.begin, since), end=min(span.end, until)) for span in spans]
-    return [span for span in cut if span.begin < span.end]
+    parts = [replace(span, begin=max(span.begin, since), end=min(span.end, until)) for span in spans]
+    return [span for span in parts if span.begin < span.end]
 
 
 def lines(spans: Sequence[Span], marks: Sequence[Instant]) -> list[tuple[datetime, str, str, Moment]]:

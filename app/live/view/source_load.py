@@ -11,14 +11,14 @@ from engine.history.cost_queries import ReaderSeconds, SourceCost
 
 
 def of_snapshot(
-    spent: ReaderSeconds, rows_s: float | None, binlog: SourceCost, window_s: float
+    cost: ReaderSeconds, rows_s: float | None, binlog: SourceCost, window_s: float
 ) -> list[tuple[str, str]]:
-    """(label, value) of the load now. spent, binlog: those of the last `window_s`."""
+    """(label, value) of the load now. cost, binlog: those of the last `window_s`."""
     return [
         ("Rows read", words.rate(rows_s, "rows")),
-        ("SELECTs at once", f"{(spent.read_s + spent.watermarks_s) / window_s:.1f} on average"),
-        ("Chunks", f"{spent.chunks * 60 / window_s:,.0f} a minute"),
-        ("Files", f"{words.size(spent.bytes / window_s)}/s"),
+        ("SELECTs at once", f"{(cost.read_s + cost.watermarks_s) / window_s:.1f} on average"),
+        ("Chunks", f"{cost.chunks * 60 / window_s:,.0f} a minute"),
+        ("Files", f"{words.size(cost.bytes / window_s)}/s"),
         ("Binlog", f"{words.size((binlog.binlog_bytes + binlog.backfill_bytes) / window_s)}/s"),
     ]
 

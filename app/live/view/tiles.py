@@ -98,8 +98,8 @@ def _tile(chunks: Sequence[ChunkState], scale: Scale | None, lineage: Lineage, k
 def _split(chunks: Sequence[ChunkState], lineage: Lineage) -> str:
     if len(chunks) == 1:
         return lineage.words(chunks[0].chunk)
-    split = sum(chunk.chunk in lineage.splits for chunk in chunks) if lineage.splits else 0
-    return f"{split:,} {'was' if split == 1 else 'were'} split" if split else ""
+    split_count = sum(chunk.chunk in lineage.splits for chunk in chunks) if lineage.splits else 0
+    return f"{split_count:,} {'was' if split_count == 1 else 'were'} split" if split_count else ""
 
 
 def _valued(chunks: Sequence[ChunkState], state: str, scale: Scale) -> tuple[int | None, str]:
@@ -154,8 +154,8 @@ def _step(tile: Tile, scale: Scale) -> list[object]:
 
 def legend(states: Sequence[ChunkState]) -> list[tuple[str, int]]:
     """(state, chunks) for every state, in the order of a chunk's life."""
-    counted = Counter(chunk.state for chunk in states)
-    return [(state, counted[state]) for state in STATES]
+    counts = Counter(chunk.state for chunk in states)
+    return [(state, counts[state]) for state in STATES]
 
 
 def within(states: Sequence[ChunkState], tile_bounds: Sequence[tuple[int, int]]) -> list[int]:

@@ -42,8 +42,8 @@ def figure(
     until: datetime,
 ) -> Figure:
     """The rows that have something to show. spans: cut to the time shown. marks: inside of it."""
-    used = {span.row for span in spans} | {one.row for one in marks}
-    rows = [row for row in ROWS if row in used]
+    used_rows = {span.row for span in spans} | {one.row for one in marks}
+    rows = [row for row in ROWS if row in used_rows]
     height = len(rows) * _STRIP + len(curves) * (_CURVE + _GAP)
     x_axis = time_axis(
         since,
@@ -57,8 +57,8 @@ def figure(
         spikecolor=HEX["gray"],
         hoverformat=f"%H:%M:%S {zone.name()}",
     )
-    ordered = sorted(spans, key=lambda span: span.begin - span.end)  # a shorter one is drawn over a longer one
-    by_row = [[span for span in ordered if span.row == row] for row in rows]
+    longest_first = sorted(spans, key=lambda span: span.begin - span.end)  # a shorter one is drawn over a longer one
+    by_row = [[span for span in longest_first if span.row == row] for row in rows]
     length_s = (until - since).total_seconds()
     data = [_bars(own, n, length_s) for n, own in enumerate(by_row) if own] + _symbols(marks, rows)
     axes: Figure = {"yaxis": _strip_axis(rows, height)}

@@ -35,12 +35,12 @@ def error_rows(lines: Sequence[JournalLine], table: str) -> list[dict[str, objec
     return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in error_lines]
 
 
-def broken_rows(broken: Unreadable | None) -> list[dict[str, object]]:
+def broken_rows(fault: Unreadable | None) -> list[dict[str, object]]:
     """The error of a mirror that cannot be read now, which the journal may not have."""
-    if broken is None:
+    if fault is None:
         return []
-    what = f"{broken.why[:1].upper()}{broken.why[1:]}."
-    return [{"Time": datetime.fromisoformat(broken.at), "Who acts": who_acts("red"), "What": what}]
+    what = f"{fault.why[:1].upper()}{fault.why[1:]}."
+    return [{"Time": datetime.fromisoformat(fault.at), "Who acts": who_acts("red"), "What": what}]
 
 
 def _goes_on(line: JournalLine) -> bool:

@@ -254,8 +254,8 @@ def _unmerged_s(facts: PageFacts, now: datetime) -> float:
     since = facts.flow.unmerged_since
     if since is None or not facts.mirrored:
         return 0.0
-    measured = facts.lag.mirror_age_s if facts.lag else None
-    return _age_s(since, now) if measured is None else min(_age_s(since, now), measured)
+    measured_s = facts.lag.mirror_age_s if facts.lag else None
+    return _age_s(since, now) if measured_s is None else min(_age_s(since, now), measured_s)
 
 
 def _current(facts: PageFacts, now: datetime) -> VerdictLine:

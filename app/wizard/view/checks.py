@@ -13,8 +13,8 @@ _FEW = 3
 
 def by_outcome(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
     """Failed, warned and passed checks; a check that several tables share appears once."""
-    failed, warned, passed = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
-    return _together(failed), _together(warned), _together(passed)
+    failures, warnings, passes = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
+    return _together(failures), _together(warnings), _together(passes)
 
 
 def _together(checks: Sequence[Check]) -> list[Check]:
@@ -42,29 +42,31 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
 
 def outcome(preflight: Preflight) -> StepOutcome:
     """A failure if nothing can be captured. If only some tables cannot, only they stop, which is a warning."""
-    failed = [check for check in preflight.checks if check.outcome == "fail"]
-    everywhere = preflight.tables and len({check.table for check in failed}) == len(preflight.tables)
-    if any(not check.table for check in failed) or everywhere:
+    failures = [check for check in preflight.checks if check.outcome == "fail"]
+    everywhere = preflight.tables and len({check.table for check in failures}) == len(preflight.tables)
+    if any(not check.table for check in failures) or everywhere:
         return "fail"
-    return "warn" if failed or any(check.outcome == "warn" for check in preflight.checks) else "ok"
+    return "warn" if failures or any(check.outcome == "warn" for check in preflight.checks) else "ok"
 
 
 def headline(preflight: Preflight) -> str:
     """`All 12 checks passed`, `1 of 12 checks failed: GRANT`, `2 warnings in 12 checks, none failed: …`."""
     of = words.plural(len(preflight.checks), "check")
-    failed = sum(check.outcome == "fail" for check in preflight.checks)
-    warned = sum(check.outcome == "warn" for check in preflight.checks)
-    if failed:
-        tail = f", {words.plural(warned, 'warning')}" if warned else ""
+    failures = sum(check.outcome == "fail" for check in preflight.checks)
+    warnings = sum(check.outcome == "warn" for check in preflight.checks)
+    if failures:
+        tail = f", {words.plural(warnings, 'warning')}" if warnings else ""
         alone = "" if outcome(preflight) == "fail" else "; only the affected tables stop"
-        return f"{failed} of {of} failed{tail}{alone}: {_names(preflight)}"
+        return f"{failures} of {of} failed{tail}{alone}: {_names(preflight)}"
     return (
-        f"{words.plural(warned, 'warning')} in {of}, none failed: {_names(preflight)}" if warned else f"All {of} passed"
+        f"{words.plural(warnings, 'warning')} in {of}, none failed: {_names(preflight)}"
+        if warnings
+        else f"All {of} passed"
     )
 
 
 def _names(preflight: Preflight) -> str:
     """The first checks that failed or warned, so that a summary elsewhere says which."""
-    failed, warned, _ = by_outcome(preflight.checks)
-    names = [check.name for check in (*failed, *warned)]
+    failures, warnings, _ = by_outcome(preflight.checks)
+    names = [check.name for check in (*failures, *warnings)]
     return words.listing(names, _FEW)

@@ -19,8 +19,8 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
     source = draft.get("source", default={})
     server, plan, spark = (_finding_text(draft, step) for step in ("Connect", "Plan", "Spark"))
     globs = ", ".join(source.get("tables", [])) or words.NOTHING
-    projected = draft.get("tables", default={})
-    edited = draft.get("snapshot", "tables", default={})
+    projections = draft.get("tables", default={})
+    edited_tables = draft.get("snapshot", "tables", default={})
     size, time = _size_and_time(plan)
     lines = [
         ("Pipeline", [draft.name or words.NOTHING]),
@@ -30,8 +30,8 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
         ),
         ("Password", [_password(draft)]),
         ("Tables", [globs if len(globs) < 300 else f"{globs[:300]}…", size]),
-        ("Columns", [f"left out or masked in {', '.join(projected)}" if projected else ""]),
-        ("Chunks", [f"set by you for {', '.join(edited)}" if edited else ""]),
+        ("Columns", [f"left out or masked in {', '.join(projections)}" if projections else ""]),
+        ("Chunks", [f"set by you for {', '.join(edited_tables)}" if edited_tables else ""]),
         ("Start", [begins(draft)]),
         ("Throttle", [_throttle(draft), time]),
         ("Destination", [_destination(draft)]),
@@ -90,10 +90,10 @@ def _throttle(draft: Draft) -> str:
     if not copies(draft):
         return ""
     try:
-        wanted = throttled(Throttle(), dict(draft.get("throttle", default={})))
+        throttle = throttled(Throttle(), dict(draft.get("throttle", default={})))
     except SpecError:
         return ""
-    return limits.described(limits.pace_of(wanted.model_dump()))
+    return limits.described(limits.pace_of(throttle.model_dump()))
 
 
 def _finding_text(draft: Draft, step: str) -> str:
