@@ -32,7 +32,7 @@ MOST_SESSIONS = 3
 _MOST_TEXT = 200
 _OWN = """
 SELECT ID AS id, TIME AS seconds, STATE AS state, INFO AS statement FROM information_schema.PROCESSLIST
-WHERE USER = SUBSTRING_INDEX(USER(), '@', 1) AND ID <> CONNECTION_ID() AND COMMAND IN ('Query', 'Execute')
+WHERE USER = SUBSTRING_INDEX(USER(), '@', 1) AND ID <> CONNECTION_ID()
 AND STATE IN ('Waiting for table metadata lock', 'Waiting for table level lock', 'Waiting for table flush')"""
 _LOCKS = """
 SELECT w.OBJECT_SCHEMA AS d, w.OBJECT_NAME AS t, own.PROCESSLIST_ID AS waiting, other.PROCESSLIST_ID AS id,
@@ -57,7 +57,7 @@ _SESSIONS = """
 SELECT p.ID AS id, p.USER AS user, p.HOST AS host, p.COMMAND AS command, p.TIME AS seconds, p.INFO AS statement,
 '' AS kind, MAX(t.trx_id IS NOT NULL) AS open
 FROM information_schema.PROCESSLIST AS p LEFT JOIN information_schema.INNODB_TRX AS t ON t.trx_mysql_thread_id = p.ID
-WHERE p.COMMAND IN ('Query', 'Execute', 'Sleep') AND p.ID <> CONNECTION_ID() AND p.USER <> 'event_scheduler'
+WHERE p.COMMAND IN ('Query', 'Prepare', 'Execute', 'Sleep') AND p.ID <> CONNECTION_ID() AND p.USER <> 'event_scheduler'
 GROUP BY p.ID, p.USER, p.HOST, p.COMMAND, p.TIME, p.INFO"""
 """PROCESSLIST silently omits the sessions of others without PROCESS; INNODB_TRX refuses."""
 _EXCLUSIVE = ("EXCLUSIVE", "SHARED_NO_READ_WRITE")

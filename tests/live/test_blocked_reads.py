@@ -11,7 +11,8 @@ import pytest
 
 from engine.base.errors import TidemarkError
 from engine.source.blocked_reads import BlockedRead, blocked_reads
-from engine.source.connect import Endpoint, open_connection, query, quote
+from engine.source.connect import Endpoint, open_connection, quote
+from engine.source.packets import prepare
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.known_positions import ServerFactory
@@ -213,7 +214,8 @@ def reading(
 
     def run() -> None:
         with closing(connection), suppress(TidemarkError):  # it is killed
-            query(connection, f"SELECT * FROM {quote(database, table)}")
+            # Behind an ALTER, the preparation waits; with a table lock of MyISAM, the execution.
+            prepare(connection, f"SELECT * FROM {quote(database, table)}", "Reading").execute("Reading")
 
     thread = threading.Thread(target=run)
     identity = connection.thread_id()
