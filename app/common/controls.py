@@ -169,41 +169,41 @@ def launch(where: Directory) -> TidemarkError | None:
     return None
 
 
-def resnapshot_all(where: Directory) -> None:
+def resnapshot_all(where: Directory, key: str = "resnapshot-all") -> None:
     """The button that resnapshots all tables of a pipeline whose runner has ended, and starts the runner."""
     name = where.root.name
     if not access.operator():
         return
     click = clicks(name)
-    with st.popover("Resnapshot all tables", icon=":material/restart_alt:", key="resnapshot-all", type="primary"):
+    with st.popover("Resnapshot all tables", icon=":material/restart_alt:", key=key, type="primary"):
         st.markdown(
             "All tables are read again from the present position of the source. Each mirror stays as it is until its "
             "copy is complete. The changes in the gap stay out of the change logs; this cannot be undone.",
             width=380,
         )
-        st.text_input("Reason", placeholder="Shown in the events and the history", key="resnapshot-all-reason")
-        st.text_input(f"Type {name} to confirm", key="resnapshot-all-sure")
+        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{key}-reason")
+        st.text_input(f"Type {name} to confirm", key=f"{key}-sure")
         if st.session_state.get(_UNSURE) == name:
             st.markdown(f":red[Nothing was sent: the name is not {words.escape(name)}.]")
         st.button(  # never disabled: the focus would leave the popover (`focus`)
             "Resnapshot and start",
             type="primary",
-            key=f"resnapshot-all-confirm-{click}",
+            key=f"{key}-confirm-{click}",
             on_click=_resnapshot_all,
-            args=(where, click),
+            args=(where, click, key),
         )
 
 
-def _resnapshot_all(where: Directory, click: int) -> None:
+def _resnapshot_all(where: Directory, click: int, key: str) -> None:
     """Resnapshot everything, if the name is right."""
     name = where.root.name
-    if st.session_state.get("resnapshot-all-sure") != name:
+    if st.session_state.get(f"{key}-sure") != name:
         st.session_state[_UNSURE] = name
         return
     st.session_state.pop(_UNSURE, None)
     if not first_time(name, click):
         return
-    _resnapshot(where, "resnapshot-all-reason", [])
+    _resnapshot(where, f"{key}-reason", [])
 
 
 def resnapshot_tables(where: Directory, tables: Sequence[str], key: str = "resnapshot-tables") -> None:

@@ -9,9 +9,10 @@ from app.common import access, controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import blocked, words
 from app.common.view.alert_list import kinds_of_state
-from app.common.view.health import Runner, away_line, stands_still, startup_line, troubles
+from app.common.view.health import Runner, away_line, stands_still, startup_line
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
+from app.common.view.troubles import troubles
 from engine.base import clock
 from engine.base.errors import ErrorRecord
 from engine.journal.outage_causes import over_when
@@ -120,11 +121,17 @@ def brief(where: Directory, runner: Runner) -> None:
 
 
 def restart(where: Directory, runner: Runner, *, key: str) -> None:
-    """The button that restarts a runner that is lost or has failed, unless it would fail again without a resnapshot.
+    """The button that restarts a runner that is lost or has failed, after a resnapshot if it would fail without one.
 
     Nothing for a viewer.
     """
-    if access.operator() and runner.problem and not runner.needs_resnapshot:
+    if not access.operator() or not runner.problem:
+        return
+    if runner.to_resnapshot:
+        controls.resnapshot_tables(where, runner.to_resnapshot, f"{key}-resnapshot")
+    elif runner.needs_resnapshot:
+        controls.resnapshot_all(where, f"{key}-resnapshot-all")
+    else:
         controls.start_button(where, runner, key=key)
 
 

@@ -170,6 +170,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             controls.try_now(where, f"card-{one.name}-try")
         if one.runner.to_resnapshot:
             controls.resnapshot_tables(where, one.runner.to_resnapshot, f"card-{one.name}-resnapshot")
+        elif one.runner.needs_resnapshot:
+            controls.resnapshot_all(where, f"card-{one.name}-resnapshot-all")
         if one.lines:
             table_acts.buttons(where, table_acts.of_tables(where), key=f"card-{one.name}-table")
 

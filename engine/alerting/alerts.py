@@ -218,7 +218,7 @@ class ActiveAlerts:
             more = f", more than {form.format(limit)}" if over else ""
             message = f"The pipeline is {form.format(value)} behind its source{more}."
             yield from self._level(kind, value, limit, at, over=over, text=(message, remedy(kind)))
-        purges = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
+        purges = _purges(runway_s)
         message = f"The source {purges} the binlog at the committed position."
         short = runway_s is not None and runway_s < limits.runway_s
         yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
@@ -457,6 +457,12 @@ class ActiveAlerts:
         if (alert := self.standing.pop(name, None)) is not None:
             self.unsaved = True
             yield AlertCleared, replace(alert, message=message, hint="", value=value)
+
+
+def _purges(runway_s: float | None) -> str:
+    if runway_s is None:
+        return "does not purge"
+    return f"purges in {runway_s / 3600:,.1f} h" if runway_s else "may have purged"
 
 
 _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]]] = {

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from engine.base.errors import WriteOutageError, is_unwritable
-from engine.base.writable import is_denied_in
+from engine.base.writable import is_denied_in, named_paths
 from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
@@ -31,12 +31,19 @@ def outage_of(
         hint = _LET_IN
     else:
         return None
-    urls = " or ".join(dict.fromkeys(folder.url for folder in folders))
+    urls = " or ".join(dict.fromkeys(folder.url for folder in _named_of(error, folders) or folders))
     return WRITE_ERRORS[write_cause(error)](
         f"{what} could not write in {urls} on {socket.gethostname()}: {error}",
         detail=detail,
         hint=f"{hint.format(folder=urls)} {then}",
     )
+
+
+def _named_of(error: Exception, folders: Collection[Folder]) -> list[Folder]:
+    """The folders whose files the error names: of many, one may be at fault."""
+    paths = list(named_paths(error))
+    local = (folder for folder in folders if isinstance(folder, LocalFolder))
+    return [folder for folder in local if any(path.is_relative_to(folder.path) for path in paths)]
 
 
 def is_denied(error: Exception, folders: Collection[Folder]) -> bool:

@@ -103,7 +103,7 @@ class Disk:
             else:
                 worse = _WORST_FIRST.index(outage.cause) < _WORST_FIRST.index(before.cause)
                 counts = tried or outage.cause == "disk"  # readers that began before all fail for the same store
-                other = tried and outage.cause == before.cause and outage.disk_fault != before.disk_fault
+                other = tried and outage.cause == before.cause  # maybe in another folder, or with another fault
                 current = replace(
                     outage if worse or other else before, since=before.since, attempt=before.attempt + counts
                 )

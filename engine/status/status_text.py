@@ -19,11 +19,7 @@ from engine.status.status_records import Status, TableStatus, TableVerification
 def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
     out.print(first_line(now), markup=False)
-    if now.mirror_oldest:
-        behind = f"{now.mirror_age_s:.1f} s behind the change log (oldest: {now.mirror_oldest})"
-        out.print(f"mirrors are at most {behind}", markup=False)
-    if now.runway_s is not None:
-        out.print(f"the source keeps this position for {now.runway_s / 3600:,.1f} h", markup=False)
+    _print_ages(out, now)
     if now.log.unknown_events:
         out.print(f"skipped events that this version does not know: {now.log.unknown}", style="red", markup=False)
     numbers = ("chunks", "rows read", "changes")
@@ -64,6 +60,20 @@ def print_status(out: Console, now: Status) -> None:
         at = f"restarts the runner at {utc_time(now.watch.due)}"
         what = f"does not restart the runner: {now.watch.down}" if now.watch.down else at
         out.print(f"The watchdog {what}.", markup=False)
+
+
+def _print_ages(out: Console, now: Status) -> None:
+    """How old the tables are, and how long the source keeps what the pipeline needs."""
+    if now.mirror_oldest:
+        age = f"{now.mirror_age_s:.1f} s"
+        behind = f"mirrors are at most {age} behind the change log"
+        if now.write_outage is not None:
+            behind = f"the tables in the destination are up to {age} old"
+        out.print(f"{behind} (oldest: {now.mirror_oldest})", markup=False)
+    if now.runway_s == 0:
+        out.print("the source may have purged this position already", markup=False)
+    elif now.runway_s is not None:
+        out.print(f"the source keeps this position for {now.runway_s / 3600:,.1f} h", markup=False)
 
 
 def first_line(now: Status) -> str:

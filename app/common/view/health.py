@@ -15,9 +15,9 @@ from datetime import datetime
 from app.common.view import words
 from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
-from app.common.view.write_words import WRITE_WORDS, Unwritten, unwritten_of
+from app.common.view.write_words import Unwritten, unwritten_of
 from engine.base import exit_codes
-from engine.base.errors import ErrorRecord
+from engine.base.errors import ErrorRecord, SourceLostError
 from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
@@ -391,7 +391,9 @@ def keeping_up_layer(
         detail = "the others continue" if others else "no other table is left"
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
-        mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
+        behind = words.duration(lag.mirror_age_s)
+        mirrors = f"tables up to {behind} old" if runner.unwritten else f"mirrors {behind} behind the change log"
+        mirrors = mirrors if lag.mirror_age_s else ""
         if stopped and colour == "red" and not runner.unwritten:  # the lag of the other tables is not the problem
             numbers, detail = detail, numbers
     return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
@@ -442,53 +444,32 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
 
     Without a reading, the time left gets shorter.
     """
-    title = "Source safe"
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
+    if runner.state == "failed" and runner.error is not None and runner.error.error == SourceLostError.__name__:
+        return Layer("Source safe", "Position lost", "red", ("only a resnapshot of all tables helps",), tip)
     if lag is None:
-        return Layer(title, "Not measured yet", "gray", ("measured after connecting",), tip)
+        return Layer("Source safe", "Not measured yet", "gray", ("measured after connecting",), tip)
     tip += f" Committed position: {lag.position or 'none yet'}."
+    return Layer("Source safe", *_retention(runner, lag, now), tip)
+
+
+def _retention(runner: Runner, lag: Lag, now: datetime) -> tuple[str, str, tuple[str, ...]]:
+    """Headline, colour and details of a position whose retention was measured."""
     left_s, stale = retention_left_s(runner, lag, now), stale_since(runner, lag, now)
     if left_s is None:
-        return Layer(
-            title, "Retention left unknown", "gray", ("no time limit is known for the binlog of the source",), tip
-        )
+        return "Retention left unknown", "gray", ("no time limit is known for the binlog of the source",)
+    if left_s == 0:
+        do = "if it did, only a resnapshot of all tables helps, and the next read says so"
+        return "Maybe purged", "red", ("the source may have purged the committed position", do)
     time_left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
     if left_s < RETENTION_RED_S:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
-        return Layer(title, "About to be purged", "red", (time_left, do), tip)
+        return "About to be purged", "red", (time_left, do)
     if stale is not None:
         colour = runner.away.colour if runner.away is not None else "gray"
-        return Layer(title, "Not current", colour, (time_left, f"since {words.time_of_day(stale)}"), tip)
-    if left_s < RETENTION_AMBER_S:
-        return Layer(title, "Little retention left", "orange", (time_left,), tip)
-    return Layer(title, "Safe", "green", (time_left,), tip)
-
-
-def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
-    """What troubles a live runner, such as a full disk or a failing helper thread.
-
-    (what, meaning, what to do, whether nobody must act).
-    """
-    rows = []
-    if outage := record.write_outage:
-        limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
-        meaning = f"The pipeline waits. Nothing is lost; the lag grows.{limit}"
-        hint = outage.hint or WRITE_WORDS[outage.fault].remedy
-        rows.append(
-            (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
-        )
-    for helper in record.helpers:
-        since = words.date_time(_time(helper.since))
-        meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
-        rows.append(
-            (
-                helper.message,
-                meaning,
-                helper.hint or "Nothing: it retries on its own, and the events show when it has recovered.",
-                False,
-            )
-        )
-    return rows
+        return "Not current", colour, (time_left, f"since {words.time_of_day(stale)}")
+    little = left_s < RETENTION_AMBER_S
+    return "Little retention left" if little else "Safe", "orange" if little else "green", (time_left,)
 
 
 def _time(value: object) -> datetime | None:

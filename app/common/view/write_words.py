@@ -83,8 +83,8 @@ class Unwritten:
 
     @property
     def lag(self) -> str:
-        """What happens to the lag."""
-        return f"the lag grows until {self.until}"
+        """What that means for readers. The lag itself may stay small: the ledger may take changes all the same."""
+        return f"the tables get no changes until {self.until}"
 
     @property
     def remedy(self) -> str:

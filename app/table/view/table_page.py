@@ -262,7 +262,8 @@ def _current(facts: PageFacts, now: datetime) -> VerdictLine:
     last, lag = facts.flow.committed, f"lag {lag_words(facts.runner, facts.lag, now)}"
     waits = _unmerged_s(facts, now)
     mirror = (f"mirror {words.duration(waits)} behind the change log",) if waits > 0 else ()
-    if last is None:
+    copied = facts.progress.last_ended if facts.progress else None
+    if last is None or (copied is not None and last < copied):
         return "Up to date", "green", ("no changes since the copy", lag)
     if _age_s(last, now) < QUIET_S:
         return "Up to date", "green", (f"last change {_age(last, now)} ago", lag, *mirror)

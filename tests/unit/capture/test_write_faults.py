@@ -6,7 +6,7 @@ import pytest
 
 from engine.base.errors import DiskFullError
 from engine.capture.write_faults import outage_of, writing
-from engine.pipeline.full_disks import FORBIDDEN, fault_of
+from engine.pipeline.full_disks import FORBIDDEN, fault_of, file_of
 from engine.store.local_folder import LocalFolder
 from tests.support.mounts import immutable
 
@@ -19,6 +19,20 @@ def test_a_folder_that_the_reader_may_not_write_is_an_outage(tmp_path: Path, num
         _fail(error, tmp_path)
     assert fault_of(raised.value) is FORBIDDEN
     assert f"Let the reader's user write to {tmp_path}." in raised.value.hint
+
+
+def test_of_many_folders_the_one_at_fault_is_named(tmp_path: Path) -> None:
+    """A task writes the changes of many tables."""
+    folders = [LocalFolder(tmp_path / name) for name in ("big__changes", "items__changes", "items")]
+    for folder in folders:
+        folder.path.mkdir()
+    denial = PermissionError(1, "Operation not permitted", str(folders[1].path / "changes-1.parquet"))
+    outage = outage_of(denial, "It", folders, "", "")
+    assert outage is not None
+    assert file_of(outage) == folders[1].path
+    assert outage.hint.strip() == f"Let the reader's user write to {folders[1].path}."
+    unnamed = outage_of(OSError(28, "No space left on device"), "It", folders, "", "")
+    assert all(folder.url in str(unnamed) for folder in folders)
 
 
 def test_a_real_upload_into_such_a_folder_is_one(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from app.common.view.health import (
     stale_since,
     stands_still,
     startup_line,
-    troubles,
 )
 from app.common.view.status_style import HEX, PIPELINE
+from app.common.view.troubles import troubles
 from engine.base.clock import utc_text
 from engine.base.errors import ErrorRecord, MismatchError
 from engine.base.write_causes import WriteCause
@@ -172,6 +172,18 @@ def test_a_paused_pipeline_is_neither_red_nor_green() -> None:
 def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> None:
     """With less than an hour, an operator must act; unknown is not safe."""
     assert source_layer(runner(), lag(1, runway_s=runway_s), NOW).colour == colour
+
+
+def test_a_position_that_may_be_gone_gets_no_advice_that_is_too_late() -> None:
+    """A longer retention does not bring it back. Once a run has ended for that, the light says that it is gone."""
+    layer = source_layer(runner("paused"), lag(1, runway_s=0.0), NOW)
+    assert (layer.headline, layer.colour) == ("Maybe purged", "red")
+    assert not any("raise" in detail for detail in layer.details)
+    ended = replace(runner("failed"), alive=False, error=ErrorRecord("SourceLostError", "It is purged."))
+    for reading in (None, lag(1, runway_s=None), lag(1, runway_s=86_400.0)):
+        assert source_layer(ended, reading, NOW).headline == "Position lost"
+    other = replace(ended, error=ErrorRecord("SparkLostError", "Spark is gone."))
+    assert source_layer(other, lag(1, runway_s=None), NOW).colour == "gray"
 
 
 def test_changes_that_wait_to_be_merged_are_not_called_nothing() -> None:

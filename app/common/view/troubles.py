@@ -1,0 +1,33 @@
+"""What troubles a runner that is alive."""
+
+from app.common.view import words
+from app.common.view.write_words import WRITE_WORDS
+from engine.base.clock import parse_utc
+from engine.pipeline.runner_record import RunnerRecord
+
+
+def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
+    """What troubles a live runner, such as a full disk or a failing helper thread.
+
+    (what, meaning, what to do, whether nobody must act).
+    """
+    rows = []
+    if outage := record.write_outage:
+        limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
+        meaning = f"The pipeline waits. Nothing is lost; the tables grow older.{limit}"
+        hint = outage.hint or WRITE_WORDS[outage.fault].remedy
+        rows.append(
+            (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
+        )
+    for helper in record.helpers:
+        since = words.date_time(parse_utc(helper.since) if helper.since else None)
+        meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
+        rows.append(
+            (
+                helper.message,
+                meaning,
+                helper.hint or "Nothing: it retries on its own, and the events show when it has recovered.",
+                False,
+            )
+        )
+    return rows
