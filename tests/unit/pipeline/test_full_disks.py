@@ -127,6 +127,20 @@ def test_a_permission_that_is_back_was_missing_all_the_same(tmp_path: Path) -> N
     assert not waits.takes(PermissionError(13, f"Failed to open local file '{tmp_path}/code.py'"))
 
 
+def test_the_remedy_names_the_folder_that_is_still_at_fault(tmp_path: Path) -> None:
+    """Several are: once the first can be written, the next try meets the second."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    waits = Disk([tmp_path], Journal(Directory(tmp_path).journal("r"), "r"))
+    for folder in (first, second):
+        waits.failed("log", PermissionError(1, "Operation not permitted", str(folder / "new.parquet")))
+        assert waits.outage is not None
+        assert waits.outage.hint == f"Let the runner's user write to {folder}."
+        waits.probe_now()
+        assert not waits.blocks_work(), "the folder of the run can be written, so that the work is tried again"
+
+
 def test_sparks_scratch_is_a_candidate_on_this_host_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark chooses it: the environment, the setting, the system's folder for temporary files."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)

@@ -1,17 +1,20 @@
 """The buttons that act on a pipeline."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.common import controls
 from app.common.view.roles import EVERYBODY
-from engine.base.errors import TidemarkError
+from engine.base.errors import MismatchError, SourceLostError, SparkLostError, TidemarkError
 from engine.pipeline.directory import Directory
+from engine.source.connect import RESNAPSHOT_ALL
 from engine.watch.record import WatchRecord, write_record
-from tests.support.simulation import SPEC
+from tests.support.simulation import SPEC, SimulatedTable, Simulation
 
 
 def page(root: str) -> None:
@@ -80,6 +83,40 @@ def test_a_table_whose_fault_ended_the_run_is_resnapshotted_by_the_next_one(
     ((command,),) = started
     sent = json.loads(command.read_text())
     assert (sent["verb"], sent["arguments"], sent["reason"]) == ("redump", {"tables": ["shop.a"]}, "files are gone")
+
+
+def restarts(root: str) -> None:
+    """The button that ends a failure, as every page has it."""
+    from pathlib import Path
+
+    from app.common import home, runner_notice
+    from engine.pipeline.directory import Directory
+
+    where = Directory(Path(root))
+    runner_notice.restart(where, home.runner(where), key="notice")
+
+
+@pytest.mark.parametrize(
+    ("error", "buttons"),
+    [
+        (SourceLostError("It is purged.", hint=f"{RESNAPSHOT_ALL}."), ["notice-resnapshot-all"]),
+        (MismatchError("d.t is not there.", resnapshots=["d.t"]), ["notice-resnapshot"]),
+        (SparkLostError("Spark is gone."), ["notice"]),
+    ],
+)
+def test_a_failure_has_the_button_that_ends_it_on_every_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: TidemarkError, buttons: list[str]
+) -> None:
+    """A restart that would fail again is not offered."""
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
+    monkeypatch.setenv(EVERYBODY, "1")
+    pipeline = Simulation(tmp_path / "shop", [SimulatedTable("d.t", 100, 1)]).advance(3)
+    pipeline.end("failed", 1).runner(error=error.to_record().to_json())
+    st.cache_resource.clear()
+    run = AppTest.from_function(restarts, args=(str(tmp_path / "shop"),)).run(timeout=30)
+    assert not run.exception
+    assert [re.split("-confirm-|-start-", str(one.key))[0] for one in run.button] == buttons
+    st.cache_resource.clear()
 
 
 def lost(root: str) -> None:
