@@ -1,8 +1,9 @@
 """What troubles a runner that is alive."""
 
+from datetime import datetime
+
 from app.common.view import words
 from app.common.view.write_words import WRITE_WORDS
-from engine.base.clock import parse_utc
 from engine.pipeline.runner_record import RunnerRecord
 
 
@@ -20,7 +21,7 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
             (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
         )
     for helper in record.helpers:
-        since = words.date_time(parse_utc(helper.since) if helper.since else None)
+        since = words.date_time(datetime.fromisoformat(helper.since) if helper.since else None)
         meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
         rows.append(
             (
