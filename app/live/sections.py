@@ -74,7 +74,7 @@ def _troubles(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]]
     for one in table_acts.stopped(where):
         first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
         messages.three_parts(
-            f"{one.table} stopped: {first}",
+            words.stop_sentence(one.table, first),
             f"{others} {rest}".strip(),
             one.hint or remedy("table_stopped", one.table),
             above_buttons=access.operator(),

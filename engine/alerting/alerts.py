@@ -27,7 +27,7 @@ from engine.alerting.alert_messages import (
 )
 from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
-from engine.base.wording import plural, rows_differ, sentences
+from engine.base.wording import plural, rows_differ, sentences, stop_sentence
 from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
@@ -287,7 +287,7 @@ class ActiveAlerts:
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
         if event.state == "stopped":
             hint = event.hint or remedy(*name)
-            message = f"{event.table} stopped: {event.reason}"
+            message = stop_sentence(event.table, event.reason or "")
             yield from self._stand(Alert(*name, None, None, message, hint, self._at, self._at))
 
     def _parked(self, event: ChunkParked) -> Iterator[AlertNotice]:

@@ -40,6 +40,11 @@ def listing(names: Sequence[str], most: int, separator: str = ", ") -> str:
     return f"{separator.join(names[:most])}{more}"
 
 
+def stop_sentence(table: str, reason: str) -> str:
+    """`d.t stopped: it has a new type`: the table is named once."""
+    return f"{table} stopped: {reason.removeprefix(f'{table}: ')}"
+
+
 def utc_time(text: object) -> str:
     """`2026-11-27 12:30:05 UTC` for a time as `clock.utc_text` writes it; other texts stay as they are."""
     match = _UTC_TEXT.match(str(text or NOTHING))

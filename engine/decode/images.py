@@ -264,8 +264,8 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
                 f"{table.full_name}: the binlog contains a row image that lacks columns.",
                 detail="A session wrote with binlog_row_image other than FULL. The missing values are unknown, "
                 "and none was guessed.",
-                hint="Set binlog_row_image = FULL on the source (`tidemark check SPEC` shows the statement), end the "
-                "sessions that set it otherwise, then resnapshot the table.",
+                hint="Set binlog_row_image = FULL on the source (`tidemark check SPEC` shows the statement), and end "
+                "the sessions that set it otherwise.",
             )
 
 

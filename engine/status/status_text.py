@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from engine.base.text_grid import text_grid
-from engine.base.wording import duration, plural, sentences, utc_time
+from engine.base.wording import duration, plural, sentences, size, stop_sentence, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.known_lag import KnownLag
@@ -50,7 +50,7 @@ def print_status(out: Console, now: Status) -> None:
     for t in (t for t in now.tables if t.error):
         remove = f"tidemark remove-table SPEC --table {t.table}"
         leaves = "" if remove in (t.hint or "") else f"Or take it out of the pipeline: {remove}"
-        out.print(sentences(f"{t.table} stopped: {t.error}", t.hint, leaves), markup=False)
+        out.print(sentences(stop_sentence(t.table, t.error or ""), t.hint, leaves), markup=False)
     _print_lacks(out, now.tables)
     _print_chunks(out, now.tables)
     _print_alerts(out, now)
@@ -89,8 +89,8 @@ def first_line(now: Status) -> str:
     stopped = [t.table for t in now.tables if t.error]
     tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
     lag = KnownLag(now.lag_s, at_most=False) if now.lag_s is not None else KnownLag(now.lag_at_most_s, at_most=True)
-    size = f", {now.lag_bytes:,} bytes" if now.lag_s is not None else ""
-    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {lag.words}{size}"
+    behind = f", {now.lag_bytes:,} bytes" if now.lag_s is not None else ""
+    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {lag.words}{behind}"
 
 
 def _shown(now: Status) -> str:
@@ -142,7 +142,7 @@ def _print_files(out: Console, now: Status) -> None:
     """Print the last audit, the sizes of files, and the disk."""
     if last := now.last_audit:
         out.print(f"last audit of the change logs, {utc_time(last.at)}: {audited(last)}", markup=False)
-    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in asdict(now.sizes).items())
+    sizes = ", ".join(f"{name.replace('_', ' ')} {total / 1e6:,.1f} MB" for name, total in asdict(now.sizes).items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
     for change in now.source.changes if now.source else ():
         what = f"{change.what} {change.name}" if change.what in ("setting", "grant") else change.what
@@ -150,8 +150,8 @@ def _print_files(out: Console, now: Status) -> None:
         out.print(text, style="yellow", markup=False)
     if disk := now.disk:
         when = "" if disk.full_in_s is None else f", full in {duration(disk.full_in_s)} at the growth of the last day"
-        free, total = disk.free_bytes / 1e9, disk.total_bytes / 1e9
-        out.print(f"the disk of {disk.folder}: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
+        free = f"{size(disk.free_bytes)} of {size(disk.total_bytes)} free"
+        out.print(f"the disk of {disk.folder}: {free}{when}", markup=False)
 
 
 def _print_waits(out: Console, now: Status) -> None:

@@ -310,7 +310,7 @@ def stopped(facts: PageFacts) -> tuple[str, str, str] | None:
     stays = f"Nothing more of this table is published; its {facts.shown_by} stays as it was."
     meaning = f"{others_continue(works=facts.runner.works and facts.others)} {stays} {rest}"
     hint = facts.state.hint or "Fix the cause, then redump the table."
-    return f"{facts.table} stopped: {first}", meaning.strip(), hint
+    return words.stop_sentence(facts.table, first), meaning.strip(), hint
 
 
 def removed(facts: PageFacts, files: RemovedFiles | None) -> tuple[str, str, str] | None:

@@ -45,7 +45,7 @@ def changed_texts(
             if new is None or not differs:
                 out.append(None if new is None else text_of(new))
             elif old is None:
-                raise fail(column, "the binlog changes a part of a document that is NULL", "Resnapshot the table.")
+                raise fail(column, "the binlog changes a part of a document that is NULL", "")
             else:
                 out.append(apply_diffs(old, new) if new else text)
     except DecodeError as error:

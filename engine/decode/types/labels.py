@@ -27,7 +27,7 @@ sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _FULL = (
     "Set binlog_row_metadata = FULL on the source (`tidemark check SPEC` shows the statement), so that the binlog "
-    "contains them; then resnapshot the table."
+    "contains them."
 )
 _UNKNOWN = "Report this with the server's version; binlog_row_metadata = FULL makes such values certain."
 

@@ -1,6 +1,6 @@
 """Texts as sentences."""
 
-from engine.base.wording import listing, sentences, utc_time
+from engine.base.wording import listing, sentences, stop_sentence, utc_time
 
 
 def test_texts_from_outside_are_ended_like_sentences() -> None:
@@ -22,3 +22,9 @@ def test_a_long_list_of_names_says_how_many_follow() -> None:
     assert listing(["a", "b"], 2) == "a, b"
     assert listing(["a", "b", "c"], 2) == "a, b and 1 more"
     assert listing(["a x", "b y", *["c z"] * 1000], 2, "; ") == "a x; b y; and 1,000 more"
+
+
+def test_a_stop_names_its_table_once() -> None:
+    """Decoders begin with the table, other errors do not."""
+    assert stop_sentence("d.t", "d.t: a row image lacks columns.") == "d.t stopped: a row image lacks columns."
+    assert stop_sentence("d.t", "It was dropped.") == "d.t stopped: It was dropped."
