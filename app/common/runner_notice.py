@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.common import access, controls, home, messages, places
 from app.common.autorefresh import autorefresh
-from app.common.view import blocked, words
+from app.common.view import alert_list, blocked, words
 from app.common.view.alert_list import kinds_of_state
 from app.common.view.health import Runner, away_line, stands_still, startup_line
 from app.common.view.hints import for_console
@@ -51,6 +51,15 @@ def blocked_reads(where: Directory, table: str | None = None) -> None:
     """A panel for each table whose reads wait for a lock on the source. table: only this one."""
     for what, meaning, do in blocked.panels(home.live_record(where), table):
         messages.three_parts(what, meaning, do, amber=True)
+
+
+def refused_reads(where: Directory, table: str | None = None) -> None:
+    """A panel for each table that the account may not read. table: only this one."""
+    for alert in alert_list.refused_reads(home.alerts_of(where), table):
+        meaning = (
+            "The read of its rows waits for the grant. Published data is unaffected, and changes are still applied."
+        )
+        messages.three_parts(alert.message, meaning, for_console(alert.hint))
 
 
 def explained_kinds(where: Directory, runner: Runner) -> set[str]:

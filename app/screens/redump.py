@@ -24,6 +24,7 @@ from app.common import (
 )
 from app.common.autorefresh import autorefresh
 from app.common.view import redump_form, words
+from app.common.view.alert_list import refused_reads
 from app.common.view.redump_form import DryRun, Request
 from engine.base import clock
 from engine.base.errors import TidemarkError
@@ -219,9 +220,13 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
             "the runner has not answered yet" if runner.alive else "no runner is alive; the next start carries it out"
         )
         st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
+    refused = [str(one.table) for one in refused_reads(home.alerts_of(where))]
+    runner_notice.refused_reads(where)
     for one in past_redumps:
         if one.state == "under way" or one.id in mine:
-            colour, text, share = redump_form.progress(one, st.session_state.get(_key(_EXPECTED, one.id)))
+            colour, text, share = redump_form.progress(
+                one, st.session_state.get(_key(_EXPECTED, one.id)), redump_form.refused_tables(one, tables, refused)
+            )
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
             if share is not None and one.state == "under way":
                 st.progress(share)

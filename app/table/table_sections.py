@@ -99,6 +99,7 @@ def top(
     else:
         table_acts.unreadable(where, table)
     runner_notice.blocked_reads(where, table)
+    runner_notice.refused_reads(where, table)
     messages.freshness(now)
 
 

@@ -9,7 +9,8 @@ table_stopped             at once; cleared when the table streams again, or is r
 chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
 source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
 login_refused             the same for a source that answers but refuses the login
-privileges_missing        the same for a source that refuses a statement for lack of privileges
+privileges_missing        the same for a source that refuses a statement for lack of privileges. For a table whose rows
+                          the account may not read: at once; cleared when it is read (`run.snapshot.refused_reads`)
 disk_filling              like lag, by the forecast of the destination's disk (`run.monitors.space`)
 disk_full                 at once; cleared when there is room, or once a later run is running
 store_away, store_refused after `for_s`, at most 30 s; cleared when the destination's store can be used, or once a later

@@ -32,7 +32,7 @@ from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_kinds import remedy
-from engine.journal.connection_events import ReadsBlocked
+from engine.journal.connection_events import ReadsBlocked, ReadsRefused
 from engine.journal.events import (
     ChunkParked,
     ChunkUnparked,
@@ -51,7 +51,7 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.outage_causes import ALERTS as OUTAGES
-from engine.journal.sentences import behind, blocked, hidden, parked, written
+from engine.journal.sentences import behind, blocked, hidden, parked, refused, written
 from engine.journal.store_events import StoreAway, StoreBack
 from engine.journal.verification_events import (
     ChangeLogsAudited,
@@ -70,7 +70,7 @@ WATCHDOGS = ("runner_lost", "not_restarted")
 """Alerts about an earlier run."""
 _HOUR_S = 3600.0
 _OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
-_OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked")
+_OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked", "privileges_missing")
 
 AlertNotice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
@@ -340,6 +340,13 @@ class ActiveAlerts:
             hint = event.hint or remedy(*name)
             yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
+    def _refused(self, event: ReadsRefused) -> Iterator[AlertNotice]:
+        name, message = ("privileges_missing", event.table), refused(event)
+        if event.since is None:
+            yield from self._clear(name, f"{message}.", None)
+        else:
+            yield from self._stand(Alert(*name, None, None, message, event.hint, event.since, self._at))
+
     def _written(self, event: MirrorWritten) -> Iterator[AlertNotice]:
         name, message = ("mirror_written", event.table), f"{written(event, event.table)}."
         if not event.commits:
@@ -376,8 +383,9 @@ class ActiveAlerts:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[AlertNotice]:
-        for kind in OUTAGES.values():
-            yield from self._clear((kind, None), "The source can be reached again.", None)
+        is_new = isinstance(event, RunConnected)  # its preflight may read all tables
+        for name in [name for name in self.standing if name[0] in OUTAGES.values() and (is_new or name[1] is None)]:
+            yield from self._clear(name, "The source can be reached again.", None)
 
     def _away(self, event: SourceAway | StoreAway) -> Iterator[AlertNotice]:
         kind, others, text, replaced = outage_alert(event)
@@ -487,5 +495,6 @@ _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]
     TableChanged: ActiveAlerts._changed,  # noqa: SLF001
     HiddenChanges: ActiveAlerts._hidden,  # noqa: SLF001
     ReadsBlocked: ActiveAlerts._blocked,  # noqa: SLF001
+    ReadsRefused: ActiveAlerts._refused,  # noqa: SLF001
     ChangeLogsAudited: ActiveAlerts._audited,  # noqa: SLF001
 }

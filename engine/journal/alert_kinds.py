@@ -166,7 +166,8 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "privileges_missing": AlertText(
         "Privileges missing",
-        "the source has refused a statement for lack of privileges for the duration of the rules, at most 30 s",
+        "the source has refused a statement for lack of privileges for the duration of the rules, at most 30 s; "
+        "for reads of one table, at once",
         "the source permits it",
         "Grant the account what `tidemark check` lists. The run continues by itself; it ends after five minutes "
         "without the privileges. Nothing is lost as long as the source keeps its binlog.",

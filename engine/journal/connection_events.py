@@ -37,3 +37,15 @@ class ReadsBlocked(Event, name="source.blocked"):
     unseen: str = ""
     """Why that is not known, or not for certain."""
     hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsRefused(Event, name="source.refused"):
+    """The source has refused to read rows of a table for lack of a privilege, or that is over."""
+
+    table: str
+    since: str | None
+    """When it first refused: UTC text; null: it does not refuse any more, or the table is not to be read."""
+    message: str = ""
+    hint: str = ""
+    """The statement that grants the privilege."""

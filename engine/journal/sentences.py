@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from engine.base.json_records import records_from
 from engine.base.wording import NOTHING, count, duration, listing, plural, rows_differ, size, utc_time
 from engine.journal.alert_events import AlertCleared
-from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked
+from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked, ReadsRefused
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.event_fields import ForeignCommit, LockSession
 from engine.journal.events import (
@@ -175,6 +175,11 @@ def blocked(event: ReadsBlocked, table: str | None = None) -> str:
     return ". ".join(part for part in parts if part)
 
 
+def refused(event: ReadsRefused) -> str:
+    """The sentence for a table that the account may not read."""
+    return event.message if event.since else f"No read of {event.table} is refused any more"
+
+
 def _holder(session: LockSession) -> str:
     who = f"Connection {session.connection} ({session.user}@{session.host})"
     lock = f" ({session.lock})" if session.lock else ""
@@ -335,6 +340,7 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     ),
     **_of(HiddenChanges, hidden),
     **_of(ReadsBlocked, blocked),
+    **_of(ReadsRefused, refused),
     **_of(ChangeLogsAudited, lambda e: f"Audit: {audited(e)}"),
     **_of(DiskFreed, lambda e: f"Files can be written again, after {plural(e.attempts or 0, 'failure')}"),
     **_of(StoreAway, _store_away),

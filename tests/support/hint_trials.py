@@ -171,6 +171,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_parked.py::test_a_chunk_that_fails_is_parked_and_the_rest_goes_on",),
     ),
+    "run/snapshot/refused_reads.py::RefusedReads.note": (
+        1,
+        ("test_table_privileges.py::test_a_redump_of_a_table_that_the_account_may_not_read_waits_for_the_grant",),
+    ),
     "run/snapshot/retries.py::ChunkRetries.retry": (
         1,
         ("test_source_hints.py::test_a_table_that_was_altered_behind_its_copy_is_copied_as_the_hint_says",),

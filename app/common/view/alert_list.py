@@ -250,6 +250,12 @@ def resolved_rows(
     return rows
 
 
+def refused_reads(alerts: Iterable[Alert], table: str | None = None) -> list[Alert]:
+    """The alerts on tables that the account may not read. table: only this one."""
+    refused = [one for one in alerts if one.kind == "privileges_missing" and one.table is not None]
+    return [one for one in refused if table in (None, one.table)]
+
+
 def failing_routes(standing: Iterable[Alert]) -> set[str]:
     """The names of the routes that do not take alerts. standing: of one pipeline."""
     route_lists = (one.routes for one in standing if one.kind == "route_unreachable")

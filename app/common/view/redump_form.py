@@ -238,7 +238,7 @@ def past_rows(redumps: Sequence[Redumped], verify: Callable[[Redumped], str]) ->
 
 def table_of(one: Redumped, tables: Collection[str]) -> str | None:
     """The table that was redumped; None if it was not one of these alone."""
-    name = (one.what or "").rpartition(" of ")[2]
+    name = (one.what or "").rpartition(" of ")[2].removeprefix("table ")
     return name if name in tables else None
 
 
@@ -280,8 +280,18 @@ def _bound(value: object) -> str | None:
     return None if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float | None]:
-    """(colour, sentence, share) of a command; the share is None if the number of rows is unknown."""
+def refused_tables(one: Redumped, tables: Collection[str], refused: Sequence[str]) -> list[str]:
+    """Those of a command's tables that the account may not read. refused: all of the pipeline."""
+    return [table for table in refused if table_of(one, tables) in (None, table)]
+
+
+def progress(
+    one: Redumped, expected_rows: int | None, refused_tables: Collection[str] = ()
+) -> tuple[str, str, float | None]:
+    """(colour, sentence, share) of a command; the share is None if the number of rows is unknown.
+
+    refused_tables: those of the command that the account may not read.
+    """
     colour = _TONES[one.state]
     so_far = f"{words.plural(one.parts, 'part')}, {words.plural(one.rows, 'row')}, {words.plural(one.ghosts, 'ghost')}"
     what = subject(one)
@@ -293,6 +303,8 @@ def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float 
         missing_keys = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
         return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{missing_keys}", 1.0
     share = min(one.rows / expected_rows, 0.99) if expected_rows else None
+    if refused_tables:
+        return "red", f"{what}: waits for the privilege to read {', '.join(refused_tables)}; {so_far} so far", share
     if not one.parts:
         return colour, f"{what}: waits until the mirror can be read and the first part is committed", share
     return colour, f"{what}: redump running, {so_far} so far; done when the mirror can be read with them", share

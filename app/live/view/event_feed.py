@@ -13,7 +13,7 @@ from engine.base.wording import sentences
 from engine.history.event_queries import JournalLine
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_kinds import remedy
-from engine.journal.connection_events import ReadsBlocked
+from engine.journal.connection_events import ReadsBlocked, ReadsRefused
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.events import (
     ChunkAssigned,
@@ -83,6 +83,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "source.event",
         "source.hidden",
         "source.blocked",
+        "source.refused",
         "source.failover",
         "source.connections",
         "source.away",
@@ -357,6 +358,8 @@ def _about(event: Event) -> str:
             return name or ""
         case ErrorReported(error=name) | ChunkFailed(error=name) | ChunkParked(error=name):
             return name or ""
+        case ReadsRefused():
+            return "privileges"
         case RunEnded() if error := event.error:
             return error.error
     return ""
@@ -372,7 +375,7 @@ def _hint(line: JournalLine) -> str:
             return hint or ""
         case AlertRaised(hint=hint) | HiddenChanges(hint=hint) | ReadsBlocked(hint=hint) | SourceAway(hint=hint):
             return hint or ""
-        case StoreAway(hint=hint):
+        case StoreAway(hint=hint) | ReadsRefused(hint=hint):
             return hint or ""
     return ""
 
@@ -410,6 +413,8 @@ def _tone(event: Event) -> str:
         case TableStateChanged(state="stopped"):
             return "red"
         case TableVerified() if event.differences:
+            return "red"
+        case ReadsRefused() if event.since:
             return "red"
         case SourceAway() | StoreAway():
             return "red" if event.refused else "orange"

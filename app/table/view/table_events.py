@@ -19,6 +19,7 @@ ERRORS = (
     "table.nulled",
     "mirror.written",
     "mirror.behind",
+    "source.refused",
     "table.state",
 )
 SCHEMA = ("source.event", "table.state", "table.planned")

@@ -37,6 +37,7 @@ from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.read_folder import ReadFolder, read_path
+from engine.run.snapshot.refused_reads import refused_reads_of
 from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
 from engine.run.snapshot.throttle import Health
@@ -55,6 +56,8 @@ class EpochAssembly:
     run: RunParts
     ledger: Ledger
     publisher: Publisher
+    bounded: bool
+    """Whether the run has an end."""
 
     def state(self) -> State:
         """The committed state."""
@@ -68,8 +71,9 @@ class EpochAssembly:
         position = self.state().position
         gtids = known_gtids(connection.now, source.endpoint, source.server, position, first)
         captured = CapturedTables(run.spec, self.publisher.destination.landing)
+        refused_reads = refused_reads_of(run.journal, connection.now, bounded=self.bounded)
         snapshot = snapshot_of(
-            run.spec, source.endpoint, source.turns, session, run.gate, control.activity, run.journal
+            run.spec, source.endpoint, source.turns, session, run.gate, control.activity, run.journal, refused_reads
         )
         redumps = self._redumps(source, captured, snapshot)
         mariadb = source.server.flavor == "mariadb"

@@ -226,7 +226,7 @@ class _LockedRun:
     def _recovery_loop(self, ledger: Ledger, publisher: Publisher) -> RecoveryLoop:
         parts, control = self._parts, self._parts.control
         return RecoveryLoop(
-            partial(self._epochs, EpochAssembly(parts, ledger, publisher)),
+            partial(self._epochs, EpochAssembly(parts, ledger, publisher, bounded=self._until is not None)),
             parts.run_start,
             parts.source_check,
             parts.sessions,

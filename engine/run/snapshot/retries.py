@@ -10,6 +10,8 @@
     a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again
                           in groups half the size, until a failing chunk is alone; then the chunk itself is at fault
 
+    no privilege          the account may not read the table: it waits for the grant (`run.snapshot.refused_reads`)
+
 If many chunks of a table are parked in a row, with none read in between, the table itself is at fault: its remaining
 chunks rest until an operator resumes the table, or until the next run. Redumped chunks are not parked: the command is
 refused instead.
@@ -35,6 +37,7 @@ from engine.journal import Journal
 from engine.journal.events import ChunkFailed, ErrorReported
 from engine.pipeline.disk import RETRY_S, Disk
 from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.refused_reads import RefusedReads
 from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
 from engine.run.source_loss.outage import REFUSED_S
 
@@ -64,11 +67,14 @@ class Batch:
 class ChunkRetries:
     """Judges failures. attempts: failures of a chunk before it is parked. Used by one thread."""
 
-    def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
+    def __init__(
+        self, journal: Journal, parking: Parking, attempts: int, disk: Disk, refused_reads: RefusedReads
+    ) -> None:
         self._journal = journal
         self._parking = parking
         self._attempts = attempts
         self._disk = disk
+        self._refused_reads = refused_reads
         self._binlog_read_s = 0.0
         self._refused_s = math.inf  # when the source first refused the account
 
@@ -92,6 +98,7 @@ class ChunkRetries:
     def read(self, copy: TableCopy, number: int) -> None:
         """Record that a chunk was read."""
         self._refused_s = math.inf
+        self._refused_reads.end(copy.table.full_name)
         self._disk.succeeded("chunks")
         if copy.trials.pop(number, None) is not None and not copy.redump:
             self._parking.unpark(copy.table.full_name, number, "it was read")
@@ -106,7 +113,9 @@ class ChunkRetries:
         elif isinstance(error, TableStoppedError):
             self._report(copy, unread, group, error, None, copy.failures)
             batch.stop(copy, error)
-        elif failure.is_chunk_fault and not copy.redump and not self._may_be_granted(error):
+        elif failure.is_chunk_fault and isinstance(error, PrivilegesMissingError):
+            return self.denied(copy, unread, group, error, batch)
+        elif failure.is_chunk_fault and not copy.redump:
             return self._chunk_at_fault(copy, failure.chunk, group, error)
         else:
             away = not failure.is_chunk_fault and not isinstance(error, SchemaChangedError)
@@ -155,6 +164,29 @@ class ChunkRetries:
             self._parking.park(copy.table.full_name, number, limits, error, trial.failures)
         return {number}
 
+    def denied(
+        self, copy: TableCopy, chunks: list[int], group: int, error: PrivilegesMissingError, batch: Batch
+    ) -> set[int]:
+        """Handle a table that the account may not read or split.
+
+        chunks: those that were not read. Returns those not to put back now.
+        """
+        refusal = self._refused_reads.note(copy.table, error)
+        if self._refused_reads.is_temporary(copy.table.full_name):
+            copy.failures += clock.monotonic_s() >= copy.retry_at
+            pause_s = _pause_s(copy.failures)
+            if copy.redump:
+                copy.on("failed", chunks)
+            else:
+                self._report(copy, chunks, group, refusal, pause_s, copy.failures)
+            copy.retry_at = clock.monotonic_s() + pause_s
+            return set()
+        if chunks and not copy.redump:
+            return self._chunk_at_fault(copy, chunks[0], group, refusal)
+        batch.stop(copy, refusal)
+        self._refused_reads.end(copy.table.full_name)
+        return set()
+
     def retry(
         self,
         copy: TableCopy,
@@ -198,10 +230,6 @@ class ChunkRetries:
         elif not retried:
             raise error
         copy.retry_at = clock.monotonic_s() + retry_s
-
-    def _may_be_granted(self, error: TidemarkError) -> bool:
-        """Whether the account lacks a privilege that it may get back soon. Later, the chunk itself is at fault."""
-        return isinstance(error, PrivilegesMissingError) and self._refused()
 
     def _refused(self) -> bool:
         """Whether a refused account is still worth a retry."""

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.base import clock
-from engine.base.errors import TableStoppedError, TidemarkError, TransientError
+from engine.base.errors import PrivilegesMissingError, TableStoppedError, TidemarkError, TransientError
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
 from engine.capture.row_counter import rows_read
@@ -30,6 +30,7 @@ from engine.plan.chunks import text
 from engine.plan.coverage import Chunk, Coverage, Split
 from engine.run.commands.heartbeat import Activity, LongestRead
 from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.refused_reads import RefusedReads
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
@@ -94,6 +95,7 @@ class SnapshotScheduler:
         journal: Journal,
         splitter: ChunkSplitter,
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
+        refused_reads: RefusedReads,
         attempts: int = ATTEMPTS,
     ) -> None:
         """gate: what can block chunk reads. activity: receives the running reads, and why there are none.
@@ -113,7 +115,8 @@ class SnapshotScheduler:
         self._jobs: dict[Future[list[ReaderReport]], _SubmittedGroup] = {}
         self._groups = 0
         self._shown_s = -math.inf
-        self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
+        self._refused_reads = refused_reads
+        self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk, refused_reads)
 
     def add(self, copy: TableCopy) -> None:
         """Start or continue copying a table."""
@@ -127,6 +130,7 @@ class SnapshotScheduler:
         if table in self._tables:
             self._tables[table].drop()
             self._splitter.forget(table)
+            self._refused_reads.end(table)
 
     def reading(self, table: str) -> bool:
         """Whether a job is reading chunks of a table, even if their result is ignored."""
@@ -335,6 +339,8 @@ class SnapshotScheduler:
             batch.stop(copy, error)
         except TransientError as error:
             self._retries.retry(copy, [], 0, error, batch)
+        except PrivilegesMissingError as error:
+            self._retries.denied(copy, [], 0, error, batch)
         else:
             copy.failures = 0
             self._report_chunks(copy, chunks, split.of.parent)
@@ -415,7 +421,14 @@ def _finished(report: ChunkReport, group: int) -> ChunkFinished:
 
 
 def snapshot_of(
-    spec: Spec, endpoint: Endpoint, turns: Turns, session: Session, gate: Gate, activity: Activity, journal: Journal
+    spec: Spec,
+    endpoint: Endpoint,
+    turns: Turns,
+    session: Session,
+    gate: Gate,
+    activity: Activity,
+    journal: Journal,
+    refused_reads: RefusedReads,
 ) -> SnapshotScheduler:
     """The scheduler of one session, as the spec wants it."""
 
@@ -433,5 +446,6 @@ def snapshot_of(
         journal,
         ChunkSplitter(endpoint, turns),
         run,
+        refused_reads,
         spec.snapshot.chunk_attempts,
     )

@@ -174,6 +174,17 @@ def test_a_setting_that_the_source_lost_raises_an_alert_with_its_statement() -> 
     assert "tidemark check SPEC" in alert.hint
 
 
+def test_a_table_that_the_account_may_not_read_raises_an_alert_at_once() -> None:
+    """The end of an outage does not clear it; a granted privilege and a new run do."""
+    since = "2026-01-31T00:00:00.000000Z"
+    refused = line("source.refused", 1, table="d.t", since=since, message="No.", hint="GRANT SELECT")
+    permitted, back = line("source.refused", 3, table="d.t", since=None), line("source.back", 2, since=since, seconds=1)
+    connected = line("run.connected", 2, source={}, spark={})
+    name = ("privileges_missing", "d.t", 0)
+    assert notices(ActiveAlerts(Settings()), refused, back, permitted) == [("raised", *name), ("cleared", *name)]
+    assert notices(ActiveAlerts(Settings()), refused, connected, permitted) == [("raised", *name), ("cleared", *name)]
+
+
 def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> None:
     """After 30 s at most, and one per table, whoever holds the lock meanwhile. It clears when nothing waits."""
 

@@ -1,6 +1,7 @@
 """A snapshot without a server: a chunk splitter that answers at once, and readers that report what a test wants."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ from engine.plan.coverage import Coverage, Split, Unsplit, unsplit_table
 from engine.run.commands.heartbeat import Activity
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.refused_reads import RefusedReads
 from engine.run.snapshot.retries import Batch
 from engine.run.snapshot.scheduler import ReaderSlots, SnapshotScheduler
 from engine.run.snapshot.splitter import ChunkSplitter
@@ -135,6 +137,7 @@ class Copies:
         tables: Iterable[TableCopy],
         readers: int,
         answer: Callable[[ChunkGroup], list[ReaderReport]],
+        patience_s: float = math.inf,
     ) -> None:
         self.answer, self.readers, self.splitter = answer, readers, FakeSplitter()
         self.finished: set[tuple[str, int]] = set()
@@ -154,6 +157,7 @@ class Copies:
             self.journal,
             splitter,
             self._run,
+            RefusedReads(self.journal, "'u'@'%'", patience_s),
         )
         for table in tables:
             self.snapshot.add(table)
@@ -187,6 +191,7 @@ class Copies:
             batch = self.snapshot.collect()
             whole.finished += batch.finished
             whole.stopped |= batch.stopped
+            whole.failed |= batch.failed
             time.sleep(0.001)
         self._gate.clear()
         return whole
@@ -220,10 +225,14 @@ class Copies:
 
 @contextmanager
 def copies(
-    folder: Path, *tables: TableCopy, readers: int = 2, answer: Callable[[ChunkGroup], list[ReaderReport]] = read_all
+    folder: Path,
+    *tables: TableCopy,
+    readers: int = 2,
+    answer: Callable[[ChunkGroup], list[ReaderReport]] = read_all,
+    patience_s: float = math.inf,
 ) -> Iterator[Copies]:
     """A snapshot that is closed at the end."""
-    made = Copies(folder, tables, readers, answer)
+    made = Copies(folder, tables, readers, answer, patience_s)
     try:
         yield made
     finally:

@@ -11,7 +11,6 @@ from engine.base import clock
 from engine.base.errors import (
     LedgerError,
     LoginRefusedError,
-    PrivilegesMissingError,
     SchemaChangedError,
     SparkLostError,
     TableStoppedError,
@@ -99,29 +98,6 @@ def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkey
         run.assign()
         with pytest.raises(LoginRefusedError):
             run.settle()
-
-
-def test_a_chunk_that_the_account_may_not_read_is_parked_after_minutes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until then its table waits: the account may get its privileges back. The run continues either way."""
-
-    def denied(group: ChunkGroup) -> list[ReaderReport]:
-        return [failure(group.requests[0], PrivilegesMissingError("SELECT denied"), own=True)]
-
-    table, now = table_copy("t", 1, "one"), [1000.0]
-    monkeypatch.setattr("engine.base.clock.monotonic_s", lambda: now[0])
-    with copies(tmp_path, table, answer=denied) as run:
-        for _ in range(10):
-            now[0] += 30.0
-            run.assign()
-            run.settle()
-        assert not run.events("chunk.parked")
-        for _ in range(10):
-            now[0] += 31.0
-            run.assign()
-            run.settle()
-        assert len(run.events("chunk.parked")) == 1
 
 
 def test_readers_that_join_get_work(tmp_path: Path) -> None:

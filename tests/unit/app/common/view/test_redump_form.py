@@ -80,6 +80,11 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     assert redump_form.progress(waits, None)[1] == (
         "table d.t: waits until the mirror can be read and the first part is committed"
     )
+    assert redump_form.progress(waits, None, ["d.t"])[:2] == (
+        "red",
+        "table d.t: waits for the privilege to read d.t; 0 parts, 0 rows, 0 ghosts so far",
+    )
+    assert redump_form.refused_tables(waits, ["d.t", "d.u"], ["d.t", "d.u"]) == ["d.t"]
     assert redump_form.progress(one, 10)[2] == 0.99, "the table has grown meanwhile"
     done = Redumped("c1", NOW, "3 keys of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
     assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not found")
@@ -147,6 +152,8 @@ def test_a_redump_names_its_keys_and_leads_to_their_verification() -> None:
     assert redump_form.subject(many) == "30 keys of d.t: 1, 2…"
     assert redump_form.verify_query(many, "p", ["d.t"]) == {"pipeline": "p", "table": "d.t", "key": "1"}
     assert redump_form.verify_query(one, "p", ["d.t"]) == {"pipeline": "p", "table": "d.t"}
+    whole = replace(one, what="table d.t")
+    assert redump_form.verify_query(whole, "p", ["d.t"]) == {"pipeline": "p", "table": "d.t"}
     for what in ("everything", "d.a, d.b", "2 keys of d.gone", None):
         assert redump_form.verify_query(replace(one, what=what), "p", ["d.t", "d.a"]) == {"pipeline": "p"}
     rows = redump_form.past_rows([one, replace(one, state="under way")], lambda _: "verify")
