@@ -44,7 +44,7 @@ from engine.plan.chunks import Plan, plan_from_dict
 _TRIES, _RETRY_S = 3, 0.5
 LIGHT_MERGE_BYTES = 1 << 20
 """Bytes of change files up to which several merges take place at the same time: together, they need little memory."""
-_MERGES_AT_ONCE = 8
+_MERGES_AT_ONCE = 16
 TableAction = Callable[[], None]
 
 
