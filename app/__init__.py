@@ -1,1 +1,4 @@
-"""The console: screens (thin pages), parts (Streamlit pieces), view (pure functions: what the pieces show)."""
+"""The console: `screens` (a thin page each), a folder for the parts of each page, and `common` for what they share.
+
+Each folder's `view` has pure functions: what the parts show. The parts use Streamlit.
+"""

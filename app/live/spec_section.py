@@ -9,7 +9,7 @@ import streamlit as st
 from app.common import access, controls, home, messages
 from app.common.autorefresh import autorefresh
 from app.common.view import words
-from app.live import pacing
+from app.live import throttle_section
 from app.live.view import spec_state
 from engine.base.errors import TidemarkError
 from engine.base.redaction import clean
@@ -48,7 +48,7 @@ def _in_force(where: Directory) -> None:
         st.caption("The run continues with the settings of its start. The next start would fail.")
         return
     differences = spec_state.unapplied(
-        {**now, spec_state.THROTTLE: pacing.throttle(where).model_dump(mode="json")}, file
+        {**now, spec_state.THROTTLE: throttle_section.throttle(where).model_dump(mode="json")}, file
     )
     if not differences:
         st.markdown(":green[:material/check_circle: The run follows the file below.]")

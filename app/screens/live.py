@@ -36,12 +36,12 @@ from app.live import (
     health_strip,
     membership,
     merge_now,
-    pacing,
     queue_section,
     sections,
     source_section,
     spec_section,
     spoken,
+    throttle_section,
     watermark_section,
 )
 from engine.base import clock
@@ -88,7 +88,7 @@ def top(where: Directory, state_on_page: tuple[str, bool]) -> None:
     runner_notice.away(where, runner)
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)
-    pacing.notices(where)
+    throttle_section.notices(where)
     if waits_to_merge(lag) and runner.works and stale_since(runner, lag, now) is None and not no_mirrors.true_of(where):
         merge_now.button(where, [])
 
@@ -102,7 +102,7 @@ def status(where: Directory) -> None:
     live, progress = runner.works, home.ask(table_queries.progress, name)
     is_copying = copying(progress, live=live)
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if is_copying else []
-    totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
+    totals, throttle = home.ask(series.epoch_totals, name), throttle_section.throttle(where)
     current = current_reads(home.reading_of(where), progress, now) if is_copying else []
     copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
     is_current = stale_since(runner, lag, now) is None
@@ -111,7 +111,7 @@ def status(where: Directory) -> None:
     position = committed_position(lag, totals, current=is_current)
     st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag, position)))
     if is_copying:
-        pacing.copy_line(where, run, copy, reads)
+        throttle_section.copy_line(where, run, copy, reads)
     sent_commands = controls.sent(name)
     answers = event_queries.answers(cursor, name, [one.id for one in sent_commands])
     health_strip.footer(
@@ -141,7 +141,7 @@ def body(where: Directory) -> None:
         "Readers": lambda: sections.readers(name),
         "Watermarks": lambda: watermark_section.show(name, _tables(name)),
         "Plan": lambda: sections.plan(where),
-        "Pace": lambda: pacing.section(where),
+        "Pace": lambda: throttle_section.section(where),
         "Tables": lambda: membership.section(where),
         "Destination": lambda: destination_section.section(where),
         "Events": lambda: event_section.show(name, _tables(name)),

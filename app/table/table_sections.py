@@ -22,7 +22,7 @@ from app.common.table_acts import CommandVerb
 from app.common.view import words
 from app.common.view.health import Runner
 from app.common.view.progress import others_work
-from app.live import health_strip, pacing
+from app.live import health_strip, throttle_section
 from app.table.view import table_events, table_page
 from app.table.view.table_page import PageFacts
 from engine.base import clock
@@ -41,7 +41,7 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
     """What is known of the table, at most a second old."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    copied_at, pace = home.ask(table_queries.copied_at, name, table), pacing.pace(where)
+    copied_at, pace = home.ask(table_queries.copied_at, name, table), throttle_section.pace(where)
     tables = home.ask(table_queries.progress, name)
     return PageFacts(
         table=table,

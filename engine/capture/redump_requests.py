@@ -109,11 +109,11 @@ def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None,
     if limits is not None:
         arguments["range"] = [end or None for end in limits]
     if keys:
-        arguments["keys"] = _named_chunks(keys)
+        arguments["keys"] = _listed_keys(keys)
     return arguments
 
 
-def _named_chunks(keys: str) -> list[Any]:
+def _listed_keys(keys: str) -> list[Any]:
     path = Path(keys)
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -214,14 +214,14 @@ def _events(part: Part, table: str) -> Iterator[TablePlanned | ChunkFinished]:
     marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
     with part.open() as file:
         for line in file:
-            match _parse_key(line.decode("utf-8", "replace"), marks):
+            match _event_of_line(line.decode("utf-8", "replace"), marks):
                 case RunStarted() as event:
                     formats.check("journal", event.to_json(), part.path)
                 case TablePlanned() | ChunkFinished() as event if event.table == table:
                     yield event
 
 
-def _parse_key(line: str, marks: tuple[str, ...]) -> Event | None:
+def _event_of_line(line: str, marks: tuple[str, ...]) -> Event | None:
     """A complete line of one of these kinds; None for others, and for a line torn by a full disk."""
     if not line.endswith("\n") or not any(mark in line for mark in marks):
         return None

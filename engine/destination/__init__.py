@@ -2,7 +2,13 @@
 
 destination_protocol   the interface, with what every implementation MUST do
 registry               the implementations: `delta`, `parquet`
-publisher              applies epochs to the first sink, and hands them to each `further_sink`
+publisher              applies epochs to the first sink, and hands them to each `further_sink` (`sink_opening`,
+                       `read_back`)
+epoch_replay           applies an epoch to its tables (`published_tables`), many at once (`base.parallel`)
+table_progress         what of one table is applied, and what waits; `merge_schedule` decides when a mirror is merged
+fence                  keeps an earlier runner out; `agreement`, `missing_epochs`: whether ledger and destination agree
+epoch_retention        what the ledger must keep; `maintenance_schedule`: when which table is maintained
+staged_landing         where readers put files that a destination cannot take as they are
 delta/log              where a row's file is committed, once the ledger has the epoch
 
 `docs/writing-a-destination.md` tells how to add one.

@@ -28,7 +28,7 @@ from engine.ledger.records import EpochRecord, Switch, TableChange
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import AUTO_BYTES, Sink
 
 
 def _changed_bytes(parts: Sequence[EpochPart]) -> int:
@@ -148,13 +148,15 @@ class EpochReplay:
     def _may_merge_much(self, name: str, parts: Sequence[EpochPart]) -> bool:
         """Whether applying these parts may merge so much that no other table shall merge at the same time."""
         target = self.tables.targets.get(name)
-        if target is None:
+        merges = any(part.copied or part.switches or part.removed for _, part in parts)
+        if not merges and not (target is not None and target.mutable_key):
             return False
-        ends_copy = any(part.copied for _, part in parts)
-        if target.resnapshot is not None:
-            return ends_copy
-        merges = ends_copy or target.mutable_key or any(part.switches or part.removed for _, part in parts)
-        return merges and target.waiting_bytes + _changed_bytes(parts) > LIGHT_MERGE_BYTES
+        if target is not None and target.resnapshot is not None:
+            return True  # with all changes since it began
+        plans = (plan_from_dict(part.planned.plan) for _, part in parts if part.planned is not None)
+        table_bytes = max([plan.approx_bytes for plan in plans], default=target.table_bytes if target else 0)
+        changed_bytes = _changed_bytes(parts) + (target.waiting_bytes if target else 0)
+        return table_bytes >= AUTO_BYTES or changed_bytes > LIGHT_MERGE_BYTES
 
     def _append_parts(self, name: str, parts: Sequence[EpochPart], times: Mapping[int, str]) -> None:
         for group in self._commit_groups(name, parts):
@@ -227,6 +229,7 @@ class EpochReplay:
         if resnapshot and (target.error is not None or target.destination.read_state().fault):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
+        target.table_bytes = plan.approx_bytes
         if resnapshot:
             self.tables.run_step(
                 name, target, lambda: self._begin_resnapshot(target, table, plan, after, empties_mirror=empties_mirror)

@@ -40,11 +40,13 @@ from engine.ledger.records import Planned
 from engine.ledger.state import Owner, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
+from engine.spec.sink_settings import AUTO_BYTES
 
 _TRIES, _RETRY_S = 3, 0.5
 LIGHT_MERGE_BYTES = 1 << 20
 """Bytes of change files up to which several merges take place at the same time: together, they need little memory."""
-_MERGES_AT_ONCE = 16
+_SMALL_AT_ONCE, _LARGE_AT_ONCE = 16, 4
+"""Merges at once, by the size of the table: one of a large table may have to read all keys of some files."""
 TableAction = Callable[[], None]
 
 
@@ -163,7 +165,9 @@ class PublishedTables:
         destination_table = self._table(table, plan)
         mutable_key = has_mutable_key(table, plan.key(table))
         maintenance = destination_table.maintenance() if isinstance(destination_table, Maintainable) else None
-        target = Target(destination_table, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._on_commit)
+        target = Target(
+            destination_table, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._on_commit, plan.approx_bytes
+        )
         self.targets[table.full_name] = target
         try:
             opened = destination_table.open(must_exist=must_exist)
@@ -266,13 +270,14 @@ class PublishedTables:
 
     def merge_all(self, names: Iterable[str]) -> None:
         """Merge what waits for these tables. Merges of little take place at the same time."""
-        light_merges, heavy_merges = list[TableAction](), list[TableAction]()
+        merges: dict[int, list[TableAction]] = {_SMALL_AT_ONCE: [], _LARGE_AT_ONCE: [], 1: []}
         for name in names:
             target = self.targets[name]
-            merges = light_merges if target.waiting_bytes <= LIGHT_MERGE_BYTES else heavy_merges
-            merges.append(partial(self.merge, name, target))
-        run_parallel(light_merges, _MERGES_AT_ONCE)
-        run_parallel(heavy_merges, 1)
+            at_once = _SMALL_AT_ONCE if target.table_bytes < AUTO_BYTES else _LARGE_AT_ONCE
+            at_once = at_once if target.waiting_bytes <= LIGHT_MERGE_BYTES else 1
+            merges[at_once].append(partial(self.merge, name, target))
+        for at_once, steps in merges.items():
+            run_parallel(steps, at_once)
 
     def merge(self, name: str, target: Target) -> None:
         self.run_step(name, target, lambda: self._inspect(name, target))

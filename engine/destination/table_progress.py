@@ -49,6 +49,8 @@ class Target:
     """The last epoch applied to it, by kind: chunks, changes, merge."""
     on_commit: Callable[[SinkApplied | None], None]
     """Called with the result of each commit."""
+    table_bytes: int = 0
+    """The source's estimate, as of the last plan."""
     waiting_files: list[EpochFile] = field(default_factory=list)
     """Change files that are not merged yet."""
     waiting_since_s: float | None = None

@@ -1,12 +1,13 @@
 """Chunks: how a table is split into ranges that are read in parallel, and why.
 
-planner.py            asks the server for what a plan needs; `strategy` decides: even, uneven or one, and why
+planner.py            asks the server for what a plan needs
+strategy.py           decides: even, uneven or one, and why; `chunk_key`: the spec's or the table's own
 chunks.py             the plan, and the bounds of an even one, by arithmetic
 walk.py               the bounds of an uneven one, which the server finds
 next_chunks.py        picks one of the two for the next chunk
 coverage.py           which ranges are finished; `places`: in which chunk a key lies
-keys.py               values of keys in SQL and in plans; `ordering`: those that only the server can compare; `named`:
-                      those that a user names; `conditions`: ranges for Arrow
+keys.py               which keys a table has; their values in SQL and in plans; `ordering`: those that only the server
+                      can compare; `named`: those that a user names; `conditions`: ranges for Arrow
 mirrors.py            how a mirror will be merged; `merge_costs`, `speed`: what that and the copy will cost
 show.py               a plan as text and as JSON
 """

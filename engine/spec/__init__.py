@@ -1,6 +1,7 @@
 """The spec: its sections, globs, periods and names.
 
-settings.py           the whole, and the sections without a file of their own; `section`: the base of all
+settings.py           the whole, and the sections without a file of their own; `section`: the base of all. Masks and
+                      row filters are parsed in `capture.projection`
 sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers
 alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
 startup.py            where a pipeline begins

@@ -54,7 +54,8 @@ class Source(Section):
     port: int = Field(3306, ge=1, le=65535)
     """TCP port."""
     user: str
-    """The user to log in as. `check` lists the privileges that it needs."""
+    """The user to log in as. `check` lists the privileges that it needs;
+    [Quick start](quick-start.md#2-create-a-user-on-the-source) has the statements."""
     password_env: str | None = None
     """The environment variable that contains the password. A process reads it when it starts."""
     password_file: Path | None = None

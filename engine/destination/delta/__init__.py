@@ -1,1 +1,12 @@
-"""A Delta table per mirror and per change log: written, merged, maintained and read back."""
+"""A Delta table per mirror and per change log: written, merged, maintained and read back.
+
+delta_destination     the destination; `destination_table`: one captured table of it; `delta_landing`
+table_pair            its two Delta tables: `mirror_table`, `change_log_table`, each on a `lake_table`, which commits
+log                   the Delta log: commits, deletion vectors, checkpoints
+merge                 changes become the mirror
+maintenance           compaction, optimisation, vacuum
+read                  mirrors, change logs and differences, read back
+generations           change logs that begin again; `schema_evolution`, `table_properties`
+pair_versions         for backups and time travel
+orphans               files that nobody committed; `folder_removal`, `layout`
+"""

@@ -29,7 +29,7 @@ from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
 from engine.run.monitors.progress import ProgressEvents
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.source_loss.binlog_gap import BinlogCheck
+from engine.run.source_loss.binlog_off import BinlogCheck
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
 from engine.source.ancestry import went_back
 from engine.source.positions import Position

@@ -23,8 +23,8 @@ from engine.run.commands.runner_state import StopSignal
 from engine.run.lifecycle.run_start import RunStart
 from engine.run.lifecycle.source_check import SourceCheck
 from engine.run.lifecycle.spark_sessions import SparkSessions
-from engine.run.source_loss import binlog_gap, failover
-from engine.run.source_loss.binlog_gap import BinlogCheck, Through
+from engine.run.source_loss import binlog_off, failover
+from engine.run.source_loss.binlog_off import BinlogCheck, Through
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
 from engine.run.tables.first_epoch import SourceAccess
 from engine.source.connect import open_connection
@@ -133,7 +133,7 @@ class RecoveryLoop:
                 self._note_gap()
 
     def _note_gap(self) -> None:
-        binlog_gap.note(self.ledger, self.journal.run, self.through, self.publisher.destination.terms.check)
+        binlog_off.note(self.ledger, self.journal.run, self.through, self.publisher.destination.terms.check)
 
     def _reconnected(self) -> SourceAccess | None:
         """The source at the server that answers now; None after a stop.
@@ -154,7 +154,7 @@ class RecoveryLoop:
     def _reopen_source(self) -> SourceAccess:
         endpoint = endpoint_of(self.source_check.spec.source)
         preflight = self.source_check.preflight(endpoint, self.ledger.state)
-        binlog_gap.require(preflight, self.ledger, self.journal.run, self.through)
+        binlog_off.require(preflight, self.ledger, self.journal.run, self.through)
         before = self.ledger.state.epoch if self.ledger.state else -1
         source = self.run_start.begin(self.ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert self.ledger.state is not None

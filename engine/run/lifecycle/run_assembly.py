@@ -28,7 +28,7 @@ from engine.run.monitors.space import SpaceMonitor
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.throttle import ReadPace
-from engine.run.source_loss.binlog_gap import BinlogCheck
+from engine.run.source_loss.binlog_off import BinlogCheck
 from engine.run.tables.table_commands import IN_TURN, parsers
 from engine.spec.globs import NameRule
 from engine.spec.settings import Spec

@@ -35,7 +35,7 @@ from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.lifecycle.run_start import committed_state
 from engine.run.lifecycle.workplace import workplace
 from engine.run.monitors.blocked_monitor import StartupLook
-from engine.run.source_loss import binlog_gap
+from engine.run.source_loss import binlog_off
 from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand
@@ -193,7 +193,7 @@ class _LockedRun:
         session = starter.submit(startup.run, "Spark", parts.sessions.open_first)
         stack.callback(parts.sessions.end, session)
         parts.control.away.preflight_passed(parts.source_check.account(preflight, ledger.state))
-        binlog_gap.require(preflight, ledger, self._journal.run, partial(parts.disk_retries.run, "ledger"))
+        binlog_off.require(preflight, ledger, self._journal.run, partial(parts.disk_retries.run, "ledger"))
         parts.hidden.begin(preflight.cascades)
         parts.drift.begin(preflight.facts)
         endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it

@@ -24,7 +24,7 @@ from engine.journal import Journal
 from engine.journal.events import LagMeasured
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.retention import Growth, following, retention_left_s
-from engine.run.source_loss.binlog_gap import BinlogCheck
+from engine.run.source_loss.binlog_off import BinlogCheck
 from engine.run.source_loss.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head

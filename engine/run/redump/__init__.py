@@ -1,5 +1,5 @@
 """Redumps (docs/operations.md#redumps).
 
-`requests` parses them, `rules` decides whether and how a table can be redumped, `preview` counts the affected rows, and
-`executor` runs them.
+`capture.redump_requests` parses them, `rules` decides whether and how a table can be redumped, `preview` counts the
+affected rows, and `executor` runs them.
 """

@@ -1,1 +1,8 @@
-"""The Delta log: read, written, checked."""
+"""The Delta log: read, written, checked.
+
+delta_log             commits, and their checks; `delta_actions`: what a commit says; `log_files`: names
+deletion_vectors      written and read; `vector_log`: those of a version
+table_opening         opens a table by deltalake; `known_tables`: those that need not be opened
+foreign_commits       what other programs commit; `missing_files`: what they delete
+rollback              back to an earlier version
+"""

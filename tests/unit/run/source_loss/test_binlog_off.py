@@ -16,9 +16,10 @@ from engine.ledger.store import Ledger
 from engine.pipeline.disk import Disk
 from engine.run.lifecycle import recovery_loop
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
-from engine.run.source_loss import binlog_gap, failover
-from engine.run.source_loss.binlog_gap import BinlogCheck
-from engine.source.connect import Server, binlog_off
+from engine.run.source_loss import binlog_off, failover
+from engine.run.source_loss.binlog_off import BinlogCheck
+from engine.source.connect import Server
+from engine.source.connect import binlog_off as off_error
 from engine.source.positions import Position
 from engine.source.preflight import LOG_BIN, Check, Preflight
 from engine.source.turns import Turns
@@ -58,7 +59,7 @@ def test_a_full_disk_does_not_keep_the_gap_from_being_noted(
     through = partial(disk.retry_when_full, "ledger", stopping=lambda: False)
     preflight = Preflight([Check(LOG_BIN, "fail", "ON", "OFF", "")], server("a"), [])
     with pytest.raises(BinlogOffError):
-        binlog_gap.require(preflight, ledger, "r", through)
+        binlog_off.require(preflight, ledger, "r", through)
     state = Ledger(tmp_path / "ledger").state
     assert state is not None
     assert list(state.binlog_off) == ["a"]
@@ -84,7 +85,7 @@ def test_a_run_ends_with_its_reason_if_the_source_is_away_then(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is being restarted with its binlog, for example: that nobody can connect is not why the run ends."""
-    run = loop(tmp_path, ledger, lambda *_: fail(binlog_off()))
+    run = loop(tmp_path, ledger, lambda *_: fail(off_error()))
     monkeypatch.setattr(recovery_loop, "open_connection", lambda _: fail(SourceAwayError("Connecting failed.")))
     source: Any = SimpleNamespace(endpoint=None, turns=Turns())
     with pytest.raises(BinlogOffError):
@@ -99,7 +100,7 @@ def test_a_gap_that_only_the_monitor_saw_is_noted(
 ) -> None:
     """Before the run ends, and before another server takes over: it is a gap of the server that was streamed."""
     run = loop(tmp_path, ledger, lambda *_: True if error is None else fail(error))
-    run.binlog.found_off(binlog_off())
+    run.binlog.found_off(off_error())
     noted = list[str]()
 
     def reconnected(*_: object) -> None:
@@ -119,8 +120,8 @@ def test_a_failover_back_to_a_server_with_a_gap_is_refused(ledger: Ledger) -> No
 
     One from which all was resnapshotted may return.
     """
-    binlog_gap.note(ledger, "r", lambda step: step())
-    binlog_gap.note(ledger, "r", lambda step: step())
+    binlog_off.note(ledger, "r", lambda step: step())
+    binlog_off.note(ledger, "r", lambda step: step())
     assert ledger.state is not None
     assert ledger.state.epoch == 1, "it is noted once"
     state = ledger.commit(
