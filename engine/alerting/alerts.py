@@ -334,11 +334,9 @@ class ActiveAlerts:
         name, message = ("read_blocked", event.table), f"{blocked(event, event.table)}."
         if event.since is None:
             yield from self._clear(name, message, None)
-        elif (alert := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
-            self.standing[name], self.unsaved = replace(alert, value=event.seconds, message=message), True
-        elif event.seconds >= (limit_s := patience_s(self._settings)):
-            hint = event.hint or remedy(*name)
-            yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
+        elif event.seconds >= (limit_s := patience_s(self._settings)) or name in self.standing:
+            hint = event.hint or remedy(*name)  # another session may hold the lock by now, which is no other alert
+            yield from self._stand(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
     def _refused(self, event: ReadsRefused) -> Iterator[AlertNotice]:
         name, message = ("privileges_missing", event.table), refused(event)

@@ -67,7 +67,7 @@ ALERTS: Mapping[str, AlertText] = {
         "a verification cannot read a mirror, as when a data file is gone; one alert per table",
         "a verification has read it, or the table is resnapshotted or removed",
         "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read. If files are "
-        "gone, resnapshot the table: tidemark redump SPEC --table {table}",
+        "gone or damaged, resnapshot the table: tidemark redump SPEC --table {table}",
     ),
     "mirror_written": AlertText(
         "Mirror written",

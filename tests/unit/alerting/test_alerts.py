@@ -188,10 +188,12 @@ def test_a_table_that_the_account_may_not_read_raises_an_alert_at_once() -> None
 def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> None:
     """After 30 s at most, and one per table, whoever holds the lock meanwhile. It clears when nothing waits."""
 
-    def found(at_s: float, seconds: float, *sessions: dict[str, object], over: bool = False) -> Entry:
+    def found(
+        at_s: float, seconds: float, *sessions: dict[str, object], over: bool = False, hint: str = "KILL 42;"
+    ) -> Entry:
+        fields = {"lock": "table metadata lock", "sessions": sessions, "hint": hint}
         since = None if over else "2026-01-31T00:00:00.000000Z"
-        lock = "table metadata lock"
-        return line("source.blocked", at_s, table="d.t", since=since, seconds=seconds, lock=lock, sessions=sessions)
+        return line("source.blocked", at_s, table="d.t", since=since, seconds=seconds, **fields)
 
     holder = {"connection": 42, "user": "app", "host": "10.0.0.7", "role": "holds", "lock": "EXCLUSIVE"}
     holder |= {"since": "2026-01-31T00:00:01.000000Z", "idle": True, "statement": "LOCK TABLES t WRITE"}
@@ -203,8 +205,10 @@ def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> N
         "(app@10.0.0.7) holds it (EXCLUSIVE), idle since 2026-01-31 00:00:01 UTC; last statement: LOCK TABLES t WRITE."
     )
     assert alerts.hear(found(31, 31.0, holder)) == []
-    assert alerts.hear(found(40, 40.0, {**holder, "connection": 43})) == [], "a route would get a message at each look"
+    other = found(40, 40.0, {**holder, "connection": 43}, hint="KILL 43;")
+    assert alerts.hear(other) == [], "a route would get a message at each look"
     assert "Connection 43" in alerts.standing["read_blocked", "d.t"].message
+    assert alerts.standing["read_blocked", "d.t"].hint == "KILL 43;"
     assert notices(alerts, found(50, 0.0, over=True), found(51, 0.0, over=True)) == [
         ("cleared", "read_blocked", "d.t", 0),
     ]
