@@ -98,6 +98,12 @@ class MirrorReader(Protocol):
         "" if nothing is known to be wrong with it.
         """
 
+    def log_defect(self) -> str:
+        """Why the newest version of the change log cannot be read, as a clause.
+
+        "" if nothing is known to be wrong with it. Its files are only listed.
+        """
+
     def commits_after(self, version: int) -> Iterator[Commit]:
         """The mirror's commits after a version, oldest first. version: -1 if none was read before. Raises OSError."""
 
@@ -150,6 +156,10 @@ class NoMirror:
     def defect(self) -> str:
         """That there is no mirror."""
         return "the destination keeps no mirrors"
+
+    def log_defect(self) -> str:
+        """It is not read back."""
+        return ""
 
     def commits_after(self, version: int) -> Iterator[Commit]:
         """There is none."""

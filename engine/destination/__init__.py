@@ -8,6 +8,7 @@ epoch_replay           applies an epoch to its tables (`published_tables`), many
 table_progress         what of one table is applied, and what waits; `merge_schedule` decides when a mirror is merged
 fence                  keeps an earlier runner out; `agreement`, `missing_epochs`: whether ledger and destination agree
 epoch_retention        what the ledger must keep; `maintenance_schedule`: when which table is maintained
+change_log_looks       deleted files of change logs are found during a run
 staged_landing         where readers put files that a destination cannot take as they are
 delta/log              where a row's file is committed, once the ledger has the epoch
 

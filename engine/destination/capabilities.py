@@ -98,10 +98,13 @@ class Versioned(Protocol):
 class InspectsCommits(Protocol):
     """A table that looks after what its last commits added."""
 
-    def inspect(self) -> Sequence[str]:
+    def inspect(self, *, all_changes: bool = False) -> Sequence[str]:
         """What failed after the last commits and concerns no row. Called before each merge.
 
-        MUST raise MissingFilesError when rows that were applied are gone; it stops the table.
+        all_changes: look for all files of the change log too. So it is called once in some minutes, also if nothing
+        changes. It SHOULD list folders instead of asking for each file.
+
+        MUST raise MissingFilesError when rows that were applied are gone; it stops the table, or resnapshots it.
         """
 
 

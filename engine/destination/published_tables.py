@@ -252,11 +252,11 @@ class PublishedTables:
         since_s, name = min(waiting, default=(None, None))
         return (0.0 if since_s is None else clock.monotonic_s() - since_s), name
 
-    def _inspect(self, name: str, target: Target) -> None:
-        """Report once what failed after commits. It concerns no row."""
+    def inspect(self, name: str, target: Target, *, all_changes: bool = False) -> None:
+        """Report once what failed after commits. It concerns no row. all_changes: as `InspectsCommits` has it."""
         if not isinstance(target.destination, InspectsCommits):
             return
-        for error in target.destination.inspect():
+        for error in target.destination.inspect(all_changes=all_changes):
             self._journal.write(
                 ErrorReported(
                     error="HousekeepingError",
@@ -280,7 +280,7 @@ class PublishedTables:
             run_parallel(steps, at_once)
 
     def merge(self, name: str, target: Target) -> None:
-        self.run_step(name, target, lambda: self._inspect(name, target))
+        self.run_step(name, target, lambda: self.inspect(name, target))
         self.run_step(name, target, target.merge)
 
     def run_step(self, name: str, target: Target, step: TableAction, parts: Sequence[EpochPart] = ()) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
+from engine.destination.change_log_looks import ChangeLogLooks
 from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
@@ -61,6 +62,7 @@ class Publisher:
         self.tables = PublishedTables(destination, ledger, journal, self._on_commit, through_full_disk)
         self._retention.keep(partial(needed_epochs, self.tables.targets))
         self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention.prune)
+        self._looks = ChangeLogLooks(self.tables)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
         self._sink = sink
         self._ledger = ledger
@@ -241,6 +243,7 @@ class Publisher:
                     self._slack_s if has_appended else -self._slack_s
                 ):
                     self._replay.merge_all(only_due=True)
+                self._looks.look()
                 # Then look for epochs before the next step, but do not wait for one.
                 has_maintenance = self.maintenance.run_one(self.tables.targets)
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread

@@ -149,6 +149,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "read_back": {"destination_protocol"},
         "maintenance_schedule": {"capabilities", "table_progress"},
         "published_tables": {"capabilities", "destination_protocol", "table_progress"},
+        "change_log_looks": {"published_tables"},
         "epoch_replay": {"destination_protocol", "published_tables", "table_progress"},
         "sink_opening": {
             "agreement",
@@ -168,6 +169,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "table_progress",
         },
         "publisher": {
+            "change_log_looks",
             "destination_protocol",
             "epoch_replay",
             "epoch_retention",
@@ -330,10 +332,7 @@ def test_nothing_is_set_on_an_object_after_its_constructor(room: str) -> None:
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_spark_is_in_one_room(path: Path) -> None:
     """Only `spark` imports pyspark, only the destinations and Explore import Delta, only the history imports DuckDB."""
-    homes = {
-        "pyspark": {"engine/spark"},
-        "deltalake": {"engine/destination/delta", "engine/explore"},
-    }
+    homes = {"pyspark": {"engine/spark"}, "deltalake": {"engine/destination/delta", "engine/explore"}}
     homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}
     homes |= {"prometheus_client": {"engine/status/metrics", "engine/status/exporter"}}
     here = path.relative_to(ROOT).with_suffix("").as_posix()

@@ -10,6 +10,8 @@ from contextlib import suppress
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from engine.base.errors import MissingFilesError
+from engine.base.wording import are_gone
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
@@ -126,6 +128,16 @@ class ChangeLogTable:
             return Actions("WRITE", {}, after, before, metadata_of(delta, schema), protocol)
 
         self.lake.commit(actions)
+
+    def require_files(self, table: Table) -> None:
+        """Raises MissingFilesError if a file is missing. Lists its folder once."""
+        if names := self.lake.missing_files():
+            raise MissingFilesError(
+                f"{are_gone(len(names), 'data file', self.folder.url)}: {', '.join(names[:3])}.",
+                detail="Readers of the change log fail. The changes of these files are lost; the mirror has them.",
+                hint="Find out who deletes files there. Then resnapshot the table, which takes them out of the change "
+                f"log: tidemark redump SPEC --table {table.full_name}",
+            )
 
     def drop_lost(self) -> list[str]:
         """Remove missing files from it. Returns their names, which are a gap."""

@@ -7,7 +7,7 @@ from engine.capture.landing import Commit
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
 from engine.destination.delta.log.foreign_commits import commits_after
-from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
+from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of, missing_of
 from engine.store.folder import Folder
 
 
@@ -39,6 +39,10 @@ class DeltaReader:
     def defect(self) -> str:
         """By the log and the sizes of files, without reading them."""
         return defect_of(self.mirror_folder)
+
+    def log_defect(self) -> str:
+        """By the log, and a listing of the folder."""
+        return missing_of(self.changes_folder)
 
     def commits_after(self, version: int) -> Iterator[Commit]:
         """By the Delta log (`destination.delta.log.foreign_commits`)."""

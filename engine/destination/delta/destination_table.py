@@ -157,12 +157,14 @@ class DeltaDestinationTable:
         missing_files, self._missing_files = self._missing_files, []
         return CopyStart(generation, "" if kept_folder is None else kept_folder.url, missing_files)
 
-    def inspect(self) -> list[str]:
+    def inspect(self, *, all_changes: bool = False) -> list[str]:
         """Check again the files added since the last call. Returns the failures of checkpoints."""
         self.pair.keep_in_memory(stays=False)
         lakes = (self.pair.mirror.lake, self.pair.changes.lake)
         for lake in lakes:
             lake.check_recent()
+        if all_changes:
+            self.pair.changes.require_files(self.table)
         failures = [lake.log.failure for lake in lakes if lake.log.failure]
         for lake in lakes:
             lake.log.failure = ""

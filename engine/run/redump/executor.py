@@ -20,7 +20,7 @@ from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
-from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
+from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide, defects_of
 from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
@@ -153,8 +153,8 @@ class RedumpExecutor:
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
             compares = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
-            defect = self._reader(name).defect() if compares else ""
-            decision = decide(work.redump, tables[name], *captured[name], defect)  # its state may have changed
+            defects = defects_of(self._reader(name), work.redump) if compares else ("", "")
+            decision = decide(work.redump, tables[name], *captured[name], *defects)  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
             if decision.way == RESNAPSHOTTED:

@@ -24,7 +24,7 @@ from engine.pipeline.directory import Directory
 from engine.plan.chunks import Plan, plan_from_dict, text
 from engine.plan.conditions import condition_of
 from engine.plan.named import identities
-from engine.run.redump.rules import RedumpWay, decide
+from engine.run.redump.rules import RedumpWay, decide, defects_of
 from engine.spec.sink_settings import Sink
 
 
@@ -62,12 +62,12 @@ def _affected(name: str, redump: Redump, table_state: TableState, landing: Landi
     table, plan = table_from_dict(table_state.table), plan_from_dict(table_state.plan)
     reader = reader_of(landing, table)
     # A mirror that no epoch was applied to may not be there yet.
-    defect = (
-        reader.defect()
+    defect, log_defect = (
+        defects_of(reader, redump)
         if table.key and table_state.copied and (table_state.applied or landing.chunks(table).is_there)
-        else ""
+        else ("", "")
     )
-    decision = decide(redump, table_state, table, plan, defect)
+    decision = decide(redump, table_state, table, plan, defect, log_defect)
     way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
     failures: tuple[type[Exception], ...] = (*reader.unreadable, DestinationError)

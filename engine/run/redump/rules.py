@@ -1,9 +1,10 @@
-"""Decides whether and how a table can be redumped, for both the runner and the preview. Pure."""
+"""Decides whether and how a table can be redumped, for both the runner and the preview. `decide` is pure."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.landing import MirrorReader
 from engine.capture.redump_requests import Redump
 from engine.decode.schema import Table
 from engine.ledger.state import TableState
@@ -31,11 +32,13 @@ class Decision:
     """What to do instead, for a refusal."""
 
 
-def decide(redump: Redump, table_state: TableState, table: Table, plan: Plan, defect: str = "") -> Decision:
+def decide(
+    redump: Redump, table_state: TableState, table: Table, plan: Plan, defect: str = "", log_defect: str = ""
+) -> Decision:
     """How to redump a table in its current state.
 
     defect: why its mirror cannot be read back, as a clause; "" if it can. Its parts need it: a row that only the mirror
-    has is a ghost.
+    has is a ghost. log_defect: likewise of its change log, which only a resnapshot repairs.
     """
     if not table.key and not table_state.stopped:
         if not redump.tables:  # a redump of all tables skips healthy ones without a key
@@ -43,11 +46,16 @@ def decide(redump: Redump, table_state: TableState, table: Table, plan: Plan, de
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
     mutable = has_mutable_key(table, plan.key(table))
     if redump.is_whole_table:
-        return _whole(table_state, defect, mutable=mutable)
+        return _whole(table_state, defect, log_defect, mutable=mutable)
     return _part(redump, table_state, table.full_name, defect, mutable=mutable)
 
 
-def _whole(table_state: TableState, defect: str, *, mutable: bool) -> Decision:
+def defects_of(reader: MirrorReader, redump: Redump) -> tuple[str, str]:
+    """Why the mirror cannot be read back, and why the change log cannot, as clauses; for `decide`."""
+    return reader.defect(), reader.log_defect() if redump.is_whole_table else ""
+
+
+def _whole(table_state: TableState, defect: str, log_defect: str, *, mutable: bool) -> Decision:
     why = ""
     if table_state.stopped:
         why = f"it has stopped; {_MIRROR_STAYS}"
@@ -55,6 +63,8 @@ def _whole(table_state: TableState, defect: str, *, mutable: bool) -> Decision:
         why = "its snapshot is not complete yet, and begins again"
     elif defect:
         why = f"its mirror cannot be read ({defect})"
+    elif log_defect:
+        why = f"its change log cannot be read ({log_defect})"
     elif mutable:
         why = f"its rows can move between chunks; {_MIRROR_STAYS}"
     return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)

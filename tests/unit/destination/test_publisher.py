@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile
 from engine.decode.schema import Column
+from engine.destination import change_log_looks
 from engine.destination.delta import folder_removal
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.merge_schedule import MergeSchedule
@@ -306,6 +307,31 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
+    assert "lacks the changes of 1 missing file" in (tmp_path / "j.jsonl").read_text()
+    assert not publisher.unrepaired_tables()
+
+
+def test_a_deleted_file_of_a_change_log_is_found_without_a_merge(
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a look at all change logs in turn; a resnapshot takes it out of the log."""
+    monkeypatch.setattr(change_log_looks, "INTERVAL_S", 0.0)
+    world, ledger, journal, publisher = published_story(tmp_path, mode, 0.5)
+    wait_for(lambda: publisher.can_be_read(["d.t"], 2))
+    (lost,) = world.records[2].tables["d.t"].change_files
+    assert not publisher.unrepaired_tables()
+    (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
+    assert lost["name"] in str(wait_for(publisher.unrepaired_tables)["d.t"])
+    del world.records[3:]
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    for record in world.records[3:]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    journal.close()
+    assert mirror(tmp_path) == [(2, 2), (3, 3)]
+    assert log(tmp_path) == []
     assert "lacks the changes of 1 missing file" in (tmp_path / "j.jsonl").read_text()
     assert not publisher.unrepaired_tables()
 

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Self
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from engine.base.errors import DestinationError
+from engine.base.wording import are_gone
 from engine.capture.landing import Commit
 from engine.destination.delta.log.deletion_vectors import read_vector
 from engine.destination.delta.log.foreign_commits import commits_up_to
@@ -32,23 +33,50 @@ def defect_of(folder: Folder) -> str:
 
     Reads no data file, so damage within one is found only by a read of its rows.
     """
+    return _clause(folder, lambda: _damage(folder))
+
+
+def missing_of(folder: Folder) -> str:
+    """Which files of the newest version of a Delta table are gone, as a clause; or why its log cannot be read.
+
+    "" if all exist. Lists the folder once, however many files there are.
+    """
+    return _clause(folder, lambda: _missing(folder))
+
+
+def _clause(folder: Folder, look: Callable[[], str]) -> str:
     try:
-        delta = open_table(folder)
-        files = pa.table(delta.get_add_actions())
-        for name, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-            path = f"{folder.url}/{unquote(name)}"
-            if (entry := folder.find(unquote(name))) is None:
-                return f"{path}: {os.strerror(errno.ENOENT)}"
-            if entry.size != size:
-                return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
-        for vector in filter(None, rows_of(delta, folder).files.values()):
-            read_vector(folder, vector)
+        return look()
     except OSError as error:
         return f"{error.filename or folder.url}: {error.strerror or error}"
     except DestinationError as error:
         return error.message.rstrip(".")
     except (DeltaError, pa.ArrowException) as error:
         return str(error).strip().partition("\n")[0]
+
+
+def _missing(folder: Folder) -> str:
+    names = list[str]()
+    for _ in range(2):  # another writer may have replaced files and removed them meanwhile
+        files = pa.table(open_table(folder).get_add_actions()).column("path").to_pylist()
+        stored = {entry.name for entry in folder.entries()}
+        names = [name for file in files if (name := unquote(file)) not in stored and folder.find(name) is None]
+        if not names:
+            return ""
+    return f"{are_gone(len(names), 'data file', folder.url)}: {', '.join(names[:3])}"
+
+
+def _damage(folder: Folder) -> str:
+    delta = open_table(folder)
+    files = pa.table(delta.get_add_actions())
+    for name, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
+        path = f"{folder.url}/{unquote(name)}"
+        if (entry := folder.find(unquote(name))) is None:
+            return f"{path}: {os.strerror(errno.ENOENT)}"
+        if entry.size != size:
+            return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
+    for vector in filter(None, rows_of(delta, folder).files.values()):
+        read_vector(folder, vector)
     return ""
 
 

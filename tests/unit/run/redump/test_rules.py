@@ -80,3 +80,12 @@ def test_a_mirror_that_cannot_be_read_is_replaced_as_a_whole(
     if known is COPIED and table is KEYED:
         assert "its mirror cannot be read (/m/chunk.parquet" in decision.why
     assert ("tidemark redump SPEC --table d.t" in decision.hint) == (way == REFUSED)
+
+
+def test_a_change_log_that_lacks_files_is_repaired_by_a_redump_of_the_whole_table() -> None:
+    """By a resnapshot; a part of the table is redumped as ever."""
+    defect = "1 data file of /c is gone: a.parquet"
+    decision = decide(WHOLE, COPIED, KEYED, PLAN, "", defect)
+    assert decision.way == RESNAPSHOTTED
+    assert decision.why == f"its change log cannot be read ({defect})"
+    assert decide(KEYS, COPIED, KEYED, PLAN, "", defect).way == REDUMPED
