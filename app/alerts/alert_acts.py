@@ -6,7 +6,7 @@ from app.common.view.alert_list import Firing
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.pipeline.directory import Directory
 
-_OF_RUNS = ("run_failed", "runner_lost", "not_restarted")
+_OF_RUNS = ("run_failed", "runner_lost", "runner_frozen", "not_restarted")
 _OF_TABLES = ("table_stopped", "mirror_unreadable")
 
 

@@ -166,9 +166,9 @@ def record_of(where: Directory) -> RunnerRecord | None:
 
 
 def live_record(where: Directory) -> RunnerRecord | None:
-    """What a live runner says of itself; None without one."""
+    """What a live runner says of itself; None without one, and if it does not respond."""
     record = record_of(where)
-    return record if record is not None and record.alive else None
+    return record if record is not None and record.responds else None
 
 
 def reading_of(where: Directory) -> Mapping[str, TableReading]:

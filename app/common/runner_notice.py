@@ -103,6 +103,9 @@ def show(where: Directory, runner: Runner) -> None:
         _failed(where, runner)
         _watched(where)
         _log(where, expanded=False)  # it ends with the same message
+    elif runner.frozen is not None:
+        messages.three_parts(runner.frozen.message, runner.frozen.detail, runner.frozen.hint)
+        _log(where, expanded=not runner.frozen.stopped)
     elif runner.state == "lost":
         messages.three_parts(
             f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",
@@ -134,7 +137,7 @@ def restart(where: Directory, runner: Runner, *, key: str) -> None:
 
     Nothing for a viewer.
     """
-    if not access.operator() or not runner.problem:
+    if not access.operator() or not runner.problem or runner.alive:
         return
     if runner.to_resnapshot:
         controls.resnapshot_tables(where, runner.to_resnapshot, f"{key}-resnapshot")

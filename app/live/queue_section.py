@@ -15,8 +15,8 @@ _MOST = 20
 
 @autorefresh()
 def show(where: Directory) -> None:
-    """Nothing if a runner is alive, or if no command waits."""
-    if home.runner(where).alive or not (commands := waiting_commands(where)):
+    """Nothing if a runner responds, or if no command waits."""
+    if home.runner(where).responds or not (commands := waiting_commands(where)):
         return
     with st.container(border=True, key="queue", gap="xsmall"):
         head = f"{words.plural(len(commands), 'command')} waiting for a runner"

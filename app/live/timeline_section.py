@@ -36,14 +36,15 @@ def live(where: Directory, span_s: int) -> None:
         selection.open_event(event)
         st.rerun()
     run, runner = home.ask(runs.latest_run, name), home.record_of(where)
-    alive = runner.run if runner and runner.alive else None
+    alive = runner.run if runner and runner.responds else None
+    frozen = runner.run if runner and runner.frozen else None
     beats = {runner.run: clock.parse_utc(runner.heartbeat)} if runner and runner.heartbeat else {}
-    until = now if alive else curves.end(now, run.last_event if run else None)
+    until = now if alive or frozen else curves.end(now, run.last_event if run else None)
     first = runs.first_started(home.fresh(), name)
     since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
     if until < now:
         st.caption(f"There is no event after {words.date_time(until)}; the time before it is shown.")
-    _draw(name, since, until, _thresholds(where), alive, beats)
+    _draw(name, since, until, _thresholds(where), alive, beats, frozen)
 
 
 def past(name: str, since: datetime, until: datetime, where: Directory | None) -> None:
@@ -68,19 +69,20 @@ def _draw(
     levels: Sequence[curves.Threshold],
     alive: str | None = None,
     beats: Mapping[str, datetime] = MappingProxyType({}),
+    frozen: str | None = None,
 ) -> None:
-    """alive: the run whose runner is alive.
+    """alive: the run whose runner responds.
 
     It may write no event for a while when it starts, or while its source is away.
 
-    beats: the last known heartbeats, by run.
+    beats: the last known heartbeats, by run. frozen: the run whose process does not respond.
     """
     cursor, width = home.fresh(), curves.width_ms(since, until)
     recent_runs = home.ask(runs.runs, name, limit=_RUNS)
     moments = timeline_queries.moments(cursor, name, since, until + timedelta(milliseconds=1), _MOMENTS)
     copies = timeline_queries.copying(cursor, name, since, until)
     lives = {one.run: run_timeline.lived_until(one, until, beats, alive=one.run == alive) for one in recent_runs}
-    spans = run_timeline.activity(moments, copies, lives, until)
+    spans = run_timeline.activity(moments, copies, lives, until, frozen)
     starts = [span.begin for span in spans if span.name == run_timeline.STREAMING]
     spans = run_timeline.phases(spans, timeline_queries.caught_up(cursor, name, starts, LAG_FINE_S))
     spans += run_timeline.interruptions(moments, lives, until) + run_timeline.lasting(moments, lives, until)

@@ -38,6 +38,7 @@ read_blocked              after `for_s`, at most 30 s, of a read that waits for 
 change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when
                           an audit of the same part finds no difference, or the table is resnapshotted or removed
 runner_lost, not_restarted    the watchdog raises them (`engine.watch`); cleared by the next run, when it runs or ends
+runner_frozen             likewise, while a live process sends no heartbeat; cleared when the heartbeat is back
 run_failed                at once; cleared when a later run has run for `for_s`, at most 10 s, or ended well, and when
                           one fails otherwise, which is another alert
 """

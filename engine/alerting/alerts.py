@@ -66,7 +66,7 @@ from engine.spec.alert_settings import Alerts as Settings
 _ROUTES = ("route_unreachable", None)
 _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
-WATCHDOGS = ("runner_lost", "not_restarted")
+WATCHDOGS = ("runner_lost", "runner_frozen", "not_restarted")
 """Alerts about an earlier run."""
 _HOUR_S = 3600.0
 _OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")

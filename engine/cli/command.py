@@ -19,6 +19,7 @@ import typer
 from engine import __version__
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.redaction import redact
+from engine.base.wording import sentences
 from engine.cli.consoles import plain_console
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory, directory_of
@@ -168,3 +169,5 @@ def send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, 
     else:
         assert runner is not None
         out.print(f"{verb} was sent to runner {runner.pid} on {runner.host} (command {identity}).", markup=False)
+        if runner.frozen is not None:
+            out.print(sentences(runner.frozen.message, runner.frozen.hint), style="red", markup=False)

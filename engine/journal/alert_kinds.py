@@ -223,6 +223,14 @@ ALERTS: Mapping[str, AlertText] = {
         "a runner is alive, or has ended by itself",
         "Check the host and the end of the runner's log, then restart. The run continues from the committed position.",
     ),
+    "runner_frozen": AlertText(
+        "Runner not responding",
+        "the process of a runner lives, but has sent no heartbeat for 10 s; the watchdog sees that, "
+        "which is the console or `tidemark watch`",
+        "the heartbeat is back, or the process has ended",
+        "If somebody stopped the process, as Ctrl-Z does, continue it: kill -CONT PID. Otherwise end it with kill PID, "
+        "or else kill -9 PID, then restart. The run continues from the last commit.",
+    ),
     "not_restarted": AlertText(
         "Not restarted",
         "the watchdog should restart a runner and gives up: the limit of the hour is reached, "

@@ -9,12 +9,13 @@ from typing import Any
 from engine.base import clock, processes
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.runner_record import RunnerRecord
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
-"""A runner with an older heartbeat hangs or is gone."""
+"""A runner with an older heartbeat is frozen or gone. A heartbeat may be seconds late on an overloaded machine."""
 _LOOKS, _LOOK_S = 5, 0.02
 _SECOND_LOOK_S = 2.5
 _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
@@ -29,7 +30,8 @@ def read_runner(directory: Directory) -> RunnerRecord | None:
     whether the heartbeat is fresh), and the age is by the clock that all processes of the machine share
     (`engine.base.processes`). On other machines the wall clocks are compared, with a tolerance of `HEARTBEAT_STALE_S`
     either way. A runner whose clock differs by more is alive if a second look, at least `HEARTBEAT_S` later, finds a
-    newer heartbeat (`find_runner` looks twice). A runner that has reported its end is not alive.
+    newer heartbeat (`find_runner` looks twice). A runner that has reported its end is not alive. A runner whose process
+    lives on this machine is `frozen` if its heartbeat is older than `HEARTBEAT_STALE_S`.
     """
     content = runner_json(directory.runner)
     if content is None:
@@ -45,7 +47,13 @@ def read_runner(directory: Directory) -> RunnerRecord | None:
     stale_s = HEARTBEAT_STALE_S + float(content.get("renewed_every_s") or 0.0)  # of a state in a bucket
     fresh = -HEARTBEAT_STALE_S < age_s < stale_s or moved
     alive = record.state != "ended" and (fresh if lives is None else lives)
-    return replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive)
+    frozen = _frozen(record) if alive and lives and age_s >= stale_s else None
+    return replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive, frozen=frozen)
+
+
+def _frozen(record: RunnerRecord) -> FrozenRunner:
+    pid = record.pid or 0
+    return FrozenRunner(pid, record.host or "", record.heartbeat, processes.is_stopped(pid))
 
 
 def find_runner(directory: Directory) -> RunnerRecord | None:

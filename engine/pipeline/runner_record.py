@@ -11,6 +11,7 @@ from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
 from engine.pipeline.controls import Controls
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.write_outage import WriteOutage
 
 
@@ -160,6 +161,8 @@ class RunnerRecord:
     host: str | None = None
     alive: bool = False
     """Whether its process lives, or its heartbeat is recent (`pipeline.runner_file`)."""
+    frozen: FrozenRunner | None = None
+    """Its process, if that lives but its heartbeat is old; None if it responds."""
     heartbeat: str = ""
     """UTC text."""
     beat: int | None = None
@@ -192,6 +195,11 @@ class RunnerRecord:
     controls: Controls | None = None
     commands: tuple[OpenCommand, ...] = ()
     error: ErrorRecord | None = None
+
+    @property
+    def responds(self) -> bool:
+        """Whether it is alive and its heartbeat is recent: what it says of itself is current."""
+        return self.alive and self.frozen is None
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:

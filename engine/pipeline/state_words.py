@@ -11,6 +11,7 @@ from engine.journal.outage_causes import Cause
 
 STORE_AWAY: Literal["store_away"] = "store_away"
 STORE_REFUSED: Literal["store_refused"] = "store_refused"
+FROZEN: Literal["frozen"] = "frozen"
 STATES: Mapping[str, str] = {
     "new": "not started",
     "starting": "starting",
@@ -29,6 +30,7 @@ STATES: Mapping[str, str] = {
     "ended": "stopped",
     "failed": "failed",
     "lost": "runner lost",
+    FROZEN: "not responding",
 }
 """By the state of a pipeline, as it is shown."""
 AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "privileges": "privileges"}

@@ -26,6 +26,7 @@ CRITICAL = frozenset(
         "run_failed",
         "route_unreachable",
         "runner_lost",
+        "runner_frozen",
         "not_restarted",
         "source_away",
         "login_refused",

@@ -75,7 +75,7 @@ def status(
     ledger = Ledger(directory.ledger)
     state = ledger.state
     runner = find_runner(directory)
-    alive = runner if runner is not None and runner.alive else None
+    alive = runner if runner is not None and runner.responds else None
     unwritten = alive.write_outage if alive else None
     now = _now(runner)
     store_is_out = unwritten is not None and unwritten.cause != "disk"  # asking it would take long
@@ -101,6 +101,7 @@ def status(
         measured=measured,
         epoch=state.epoch if state else None,
         heartbeat_age_s=runner.heartbeat_age_s if runner else None,
+        frozen=runner.frozen if runner else None,
         error=runner.error if runner else None,
         disk_full=unwritten.reason if unwritten and unwritten.cause == "disk" else None,
         write_outage=unwritten,
@@ -219,6 +220,8 @@ def _state(runner: RunnerRecord | None) -> str:
         return "never started"
     if runner.state == "ended":
         return "failed" if runner.error else "stopped"
+    if runner.frozen is not None:
+        return "frozen"
     return runner.state if runner.alive else "lost"
 
 

@@ -12,6 +12,7 @@ from engine.base.errors import ErrorRecord
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.command_queue import Waiting
 from engine.pipeline.controls import Controls
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.runner_record import FailingHelper, OpenCommand, SinkProgress, SourceComparison, SourceOutage
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import VerificationState as VerdictState
@@ -195,6 +196,8 @@ class Status:
     """When the lag was measured."""
     epoch: int | None
     heartbeat_age_s: float | None
+    frozen: FrozenRunner | None
+    """The process of a runner that lives, but sends no heartbeats; None if it sends them, or is gone."""
     error: ErrorRecord | None
     disk_full: str | None
     """Why it waits for a disk."""

@@ -18,7 +18,7 @@ from engine.status.status_records import Status, TableStatus, TableVerification
 
 def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
-    out.print(first_line(now), markup=False)
+    _print_state(out, now)
     _print_ages(out, now)
     if now.log.unknown_events:
         out.print(f"skipped events that this version does not know: {now.log.unknown}", style="red", markup=False)
@@ -43,10 +43,8 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"standing by since {utc_time(standby.since)}: {standby.host}, pid {standby.pid}", markup=False)
     _print_waits(out, now)
     if now.queue:
-        out.print(
-            f"{plural(len(now.queue), 'command')} in the queue, no runner is alive: tidemark queue SPEC",
-            markup=False,
-        )
+        why = "no runner is alive" if now.frozen is None else "the runner does not respond"
+        out.print(f"{plural(len(now.queue), 'command')} in the queue, {why}: tidemark queue SPEC", markup=False)
     for t in (t for t in now.tables if t.error):
         remove = f"tidemark remove-table SPEC --table {t.table}"
         leaves = "" if remove in (t.hint or "") else f"Or take it out of the pipeline: {remove}"
@@ -60,6 +58,13 @@ def print_status(out: Console, now: Status) -> None:
         at = f"restarts the runner at {utc_time(now.watch.due)}"
         what = f"does not restart the runner: {now.watch.down}" if now.watch.down else at
         out.print(f"The watchdog {what}.", markup=False)
+
+
+def _print_state(out: Console, now: Status) -> None:
+    """Print the first line, and below it what to do about a runner that does not respond."""
+    out.print(first_line(now), markup=False)
+    if frozen := now.frozen:
+        out.print(sentences(frozen.message, frozen.detail, frozen.hint), style="red", markup=False)
 
 
 def _print_ages(out: Console, now: Status) -> None:
@@ -82,7 +87,7 @@ def first_line(now: Status) -> str:
     state = STATES.get(state_key, state_key)
     if away := now.away:
         state += f" since {utc_time(away.since)}"
-    elif state_key == "lost" and now.heartbeat_age_s is not None:
+    elif state_key in ("lost", "frozen") and now.heartbeat_age_s is not None:
         state += f", last heartbeat {duration(round(now.heartbeat_age_s))} ago"
     elif state_key == "running":  # nobody carries out the phase of any other state
         state += f", {now.phase}"

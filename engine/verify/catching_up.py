@@ -69,4 +69,6 @@ def _why_not_now(runner: RunnerRecord | None) -> str:
     """Why nobody brings it the changes."""
     if runner is None or not runner.alive:
         return "no runner is alive, and the mirror lacks the last changes"
+    if runner.frozen is not None:
+        return "the runner does not respond, and the mirror lacks the last changes"
     return "" if runner.state == "running" else f"the runner is {runner.state}, and the mirror lacks the last changes"

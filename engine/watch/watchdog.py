@@ -1,4 +1,4 @@
-"""The watchdog announces runners that were lost, and restarts runners if their spec asks for it.
+"""The watchdog announces runners that were lost or do not respond, and restarts lost ones if their spec asks for it.
 
 The console has one, and so has `tidemark watch`. Several may look at one pipeline: `watch.record.alone` lets one of
 them decide, and the record has what the others did. If two of them start a runner all the same, the second one meets
@@ -22,6 +22,7 @@ from engine.base.wording import utc_time
 from engine.journal.parts import parts_in
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 from engine.pipeline.directory import Directory
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.launch import launch
 from engine.pipeline.remote_state.operator_copy import is_current
 from engine.pipeline.runner_file import read_runner, surely_gone
@@ -43,9 +44,10 @@ from engine.watch.restart_rules import (
 )
 from engine.watch.stop_requests import waiting_stop
 
-ALERTS = ("runner_lost", "not_restarted")
+ALERTS = ("runner_lost", "runner_frozen", "not_restarted")
 """The kinds of alerts that watchdogs raise."""
 _BACK, _ENDED = "The runner is alive: its heartbeat is back.", "The run was not lost: it has ended by itself."
+_GONE = "The process that did not respond has ended."
 _ENDING_S = 30.0
 """How long a run that has reported its end may take to end its process."""
 _UNSEEN_S = 60.0
@@ -127,11 +129,7 @@ class Watchdog:
             if not decides or read_runner_id(where) != death.run:
                 return
             earlier = self._records.read(where)
-            record = (
-                earlier
-                if earlier.run == death.run
-                else WatchRecord(run=death.run, restarts=earlier.restarts, unposted=earlier.unposted)
-            )
+            record = _of_run(earlier, death.run)
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
             if surely_gone(runner):
@@ -146,11 +144,28 @@ class Watchdog:
         self._announcer.post(where, spec)
         self._records.save_again(where)
 
+    def _announce_frozen(self, where: Directory, runner: RunnerRecord, frozen: FrozenRunner) -> None:
+        """Raise the alert about a process that does not respond. It holds the pipeline's lock: no other is started."""
+        about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
+        with alone(where) as decides:
+            if decides and runner.run == read_runner_id(where):
+                earlier = self._records.read(where)
+                record = _of_run(earlier, runner.run)
+                after = self._alerts.raised(about, record, "runner_frozen", frozen.message, frozen.since)
+                if after != earlier:
+                    self._records.write(where, after)
+        self._announcer.post(where, about.spec)
+
     def _not_lost(self, where: Directory, runner: RunnerRecord) -> None:
         """Clear what stands about a run that is alive after all, or has ended as asked: its heartbeat was only late.
 
+        If its process does not respond, announce that instead.
+
         Messages that a route has not taken yet are posted, whichever run is alive.
         """
+        if runner.frozen is not None:
+            self._announce_frozen(where, runner, runner.frozen)
+            return
         earlier = self._records.read(where)
         stands = earlier.run == runner.run and bool(earlier.alerts or earlier.due or earlier.down)
         owes_messages = not runner.alive and unsent(where)
@@ -179,6 +194,7 @@ class Watchdog:
 
     def _announced(self, case: _Case, record: WatchRecord) -> WatchRecord:
         """With the alert about a lost runner, or without it if the run has sent its end after all."""
+        record = self._alerts.cleared(case.about, record, ("runner_frozen",), _GONE)
         if not case.death.lost:
             return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
         one, at = case.death, case.death.last_seen
@@ -274,6 +290,11 @@ class Watchdog:
 @lru_cache(maxsize=1024)
 def _spec_of(file: Path, _changed_ns: int) -> Spec:
     return load(file)
+
+
+def _of_run(record: WatchRecord, run: str) -> WatchRecord:
+    """The record, if it is about this run; else a new one."""
+    return record if record.run == run else WatchRecord(run=run, restarts=record.restarts, unposted=record.unposted)
 
 
 def _ending(runner: RunnerRecord) -> bool:

@@ -49,7 +49,7 @@ for_s = 2
 """
 
 # Every visible text with its colour, by hue. An icon is a text too; it is left out.
-_TEXTS = """root => {
+TEXTS = """root => {
     const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true })
     const named = colour => {
         pen.clearRect(0, 0, 1, 1)
@@ -166,7 +166,7 @@ class Night:
     def texts(self, name: str) -> list[tuple[str, str]]:
         """The colour and the text of everything on a page that concerns the pipeline."""
         chosen = f".st-key-card-{PIPELINE}" if name == "Pipelines" else "[data-testid=stMain]"
-        found = self.pages[name].locator(chosen).first.evaluate(_TEXTS)
+        found = self.pages[name].locator(chosen).first.evaluate(TEXTS)
         return [(colour, text) for colour, text in found]
 
     def lies(self) -> Iterator[str]:

@@ -96,6 +96,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/reading.py::_check_existed": (1, INPUT),
     "explore/reading.py::reading_of": (2, INPUT),
     "pipeline/formats.py::check": (1, OUTSIDE),
+    "pipeline/frozen_runner.py::FrozenRunner": (
+        2,
+        ("test_frozen.py::test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says",),
+    ),
     "journal/journal.py::Journal._report_losses": (1, OUTSIDE),
     "destination/delta/layout.py::check_no_link": (1, INPUT),
     "destination/delta/layout.py::make_readable": (1, INPUT),

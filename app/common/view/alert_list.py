@@ -25,7 +25,9 @@ from engine.spec.alert_settings import Alerts as Settings
 
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
-_ABOUT_EARLIER_RUNS = ("runner_lost", "not_restarted")
+_ABOUT_EARLIER_RUNS = ("runner_lost", "runner_frozen", "not_restarted")
+_OF_STATES = {"lost": "runner_lost", "frozen": "runner_frozen", "failed": "run_failed"}
+"""The kind of the alert that says no more than the state of the runner."""
 _DURATIONS = ("lag", "runway", *OUTAGES.values(), "disk_filling")
 
 
@@ -86,21 +88,29 @@ def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
         since = full_disk.since.isoformat() if full_disk.since else ""
         full = Alert("disk_full", message=message, since=since)
         alerts = [full, *alerts]
+    kind = _OF_STATES.get(runner.state)
     if runner.alive:  # a runner is there again; the alert of the lost one clears only when the new one works
-        alerts = [one for one in alerts if one.kind not in _ABOUT_EARLIER_RUNS]
-    is_lost = runner.state == "lost"
-    is_raised = any(one.kind == ("runner_lost" if is_lost else "run_failed") for one in alerts)
-    if not runner.problem or is_raised:
+        alerts = [one for one in alerts if one.kind == kind or one.kind not in _ABOUT_EARLIER_RUNS]
+    if kind is None or any(one.kind == kind for one in alerts):
         return list(alerts)
-    last_seen = words.date_time(runner.last_seen)
-    error = (runner.error or ErrorRecord()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
+    message, hint = _problem_words(runner)
     own = Alert(
-        "runner_lost" if is_lost else "run_failed",
-        message=f"The runner has sent no heartbeat since {last_seen}." if is_lost else f"The run failed: {error}",
-        hint="" if is_lost or runner.error is None else runner.error.hint,
+        kind,
+        message=message,
+        hint=hint,
         since=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
     )
     return [own, *alerts]
+
+
+def _problem_words(runner: Runner) -> tuple[str, str]:
+    """What is wrong with a runner, and what to do if its alert's kind does not say it."""
+    if runner.frozen is not None:
+        return runner.frozen.message, runner.frozen.hint
+    if runner.state == "lost":
+        return f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.", ""
+    error = runner.error or ErrorRecord()
+    return f"The run failed: {error.message or EXIT_CODES.get(runner.exit_code or -1, 'an unknown error')}", error.hint
 
 
 def firing_alerts(
@@ -148,7 +158,7 @@ def _firing(
 
 def _known_at(kind: str, runner: Runner) -> datetime | None:
     """When an alert was last known; None if it is current."""
-    if runner.alive:
+    if runner.responds:
         return runner.away.since if runner.away is not None and kind in _MEASURED else None
     about_the_end = kind in _ABOUT_EARLIER_RUNS or (kind == "run_failed" and runner.state == "failed")
     return None if about_the_end else runner.last_seen
@@ -167,7 +177,7 @@ def amount(kind: str, value: object) -> str:
 
 def kinds_of_state(runner: Runner) -> frozenset[str]:
     """The kinds of alerts that say no more than the runner's own state, which is shown beside them."""
-    kinds = {"run_failed", "runner_lost"} if runner.problem else set()
+    kinds = set(_OF_STATES.values()) if runner.problem else set()
     if runner.away is not None:
         kinds |= set(OUTAGES.values())
     if runner.unwritten:

@@ -21,6 +21,7 @@ from engine.base.errors import ErrorRecord, SourceLostError
 from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.known_lag import is_current, known_lag
 from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
@@ -85,7 +86,7 @@ class Runner:
     """starting, snapshot or streaming."""
     heartbeat_age_s: float | None
     alive: bool
-    """Whether the heartbeat is recent."""
+    """Whether its process lives, or its heartbeat is recent."""
     host: str | None
     pid: int | None
     spark_ui: str | None
@@ -106,6 +107,13 @@ class Runner:
     """When a live runner last began or continued to read: after a start, a pause, or an outage of source or writing."""
     reason: str = ""
     """Who paused a live runner, and why; empty if it is not paused."""
+    frozen: FrozenRunner | None = None
+    """Its process, if that lives but sends no heartbeats."""
+
+    @property
+    def responds(self) -> bool:
+        """Whether it is alive and sends heartbeats: what it says of itself is current."""
+        return self.alive and self.frozen is None
 
     @property
     def shown_state(self) -> str:
@@ -129,8 +137,8 @@ class Runner:
 
     @property
     def problem(self) -> bool:
-        """Whether an operator must act on the runner itself: it failed, or it is lost."""
-        return self.state in ("failed", "lost")
+        """Whether an operator must act on the runner itself: it failed, is lost, or does not respond."""
+        return self.state in ("failed", "lost", "frozen")
 
     @property
     def needs_resnapshot(self) -> bool:
@@ -173,7 +181,7 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
     The launch is the time at which this console launched a runner, if it did.
     """
     record = record or RunnerRecord("")
-    alive = record.alive
+    alive, responds = record.alive, record.responds
     ended = run is not None and run.ended is not None
     error = record.error or (error_of(run.error) if run is not None and ended else None)
     heartbeat = _time(record.heartbeat)
@@ -186,6 +194,8 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
         state = "ended" if as_asked or not (error or exit_code) else "failed"
     elif not alive and state != "new":
         state = "lost"
+    elif record.frozen is not None:
+        state = "frozen"
     return Runner(
         state=state if state in PIPELINE else "running",
         phase=record.phase,
@@ -198,16 +208,19 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
         last_seen=heartbeat or (run.last_event if run else None),
         error=error,
         exit_code=exit_code,
-        away=away_of(record.away) if alive and record.away else None,
+        away=away_of(record.away) if responds and record.away else None,
         startup=_startup_of(record.startup),
-        unwritten=unwritten_of(record.write_outage) if alive else None,
+        unwritten=unwritten_of(record.write_outage) if responds else None,
         continued=_time(record.continued),
-        reason=record.reason if alive else "",
+        reason=record.reason if responds else "",
+        frozen=record.frozen,
     )
 
 
 def stands_still(runner: Runner) -> str:
-    """Why nobody reads the source or writes to the destination; empty if the runner is alive and can write."""
+    """Why nobody reads the source or writes to the destination; empty if the runner responds and can write."""
+    if runner.frozen is not None:
+        return f"The runner does not respond. {runner.frozen.message}"
     if runner.unwritten:
         return f"{runner.unwritten.effect} Then the runner continues by itself."
     if runner.alive or runner.state == "starting":
@@ -284,7 +297,7 @@ def layers(
     lacks: the required settings that the source lacks, as alerts say it. others: whether other tables continue.
     """
     keeping_up = keeping_up_layer(runner, lag, recent, now, stopped, others=others)
-    safe = _lacking_layer(lacks) if lacks and runner.alive else source_layer(runner, lag, now)
+    safe = _lacking_layer(lacks) if lacks and runner.responds else source_layer(runner, lag, now)
     return engine_layer(runner, now), keeping_up, safe
 
 
@@ -297,7 +310,7 @@ def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | No
 
 
 def _followed(runner: Runner) -> bool:
-    return runner.alive and runner.away is None
+    return runner.responds and runner.away is None
 
 
 def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
@@ -321,13 +334,13 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
     if runner.away is not None:
         since = f"for {words.duration(round(max((now - runner.away.since).total_seconds(), 0)))}"
         details += [since, *tries(runner.away, now)[:2], f"heartbeat {words.duration(runner.heartbeat_age_s)} ago"]
-    elif runner.alive:
+    elif runner.responds:
         details.append(runner.reason)
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
         details.append(phase_words(runner))
     elif runner.state == "failed":
         details.append(exit_words(runner.exit_code, runner.error))
-    elif runner.state in ("lost", "ended"):
+    elif runner.state in ("frozen", "lost", "ended"):
         details.append(f"last heartbeat {words.time_of_day(runner.last_seen)}")
     elif runner.state == "new":
         details.append("nothing read yet")

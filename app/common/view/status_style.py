@@ -6,7 +6,7 @@ The colour shows who must act: red means you or the source's administrator, oran
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.pipeline.state_words import STATES, STORE_AWAY, STORE_REFUSED
+from engine.pipeline.state_words import FROZEN, STATES, STORE_AWAY, STORE_REFUSED
 
 Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
 """Streamlit's names."""
@@ -110,6 +110,9 @@ PIPELINE = {
     "failed": Style(STATES["failed"], "X", "red", ":material/error:", "the last run ended with an error"),
     "lost": Style(
         STATES["lost"], "L", "red", ":material/heart_broken:", "the heartbeat stopped without an end of the run"
+    ),
+    FROZEN: Style(
+        STATES[FROZEN], "H", "red", ":material/ac_unit:", "the runner's process lives, but sends no heartbeats"
     ),
 }
 

@@ -23,15 +23,17 @@ from engine.pipeline.state_words import WRITE_REASONS
 
 ROWS = ("Phase", "Pauses", "Outages", "Redumps", "Schema changes", "Restarts", "Alerts")
 """From top to bottom."""
-STREAMING, NO_RUNNER = "streaming", "no runner"
-COLOURS = {
-    "starting": HEX["blue"],
-    "copying": HEX["primary"],
-    "catching up": HEX["orange"],
-    STREAMING: HEX["green"],
-    NO_RUNNER: HEX["gray"],
+STREAMING, NO_RUNNER, FROZEN = "streaming", "no runner", "not responding"
+_COLOURS = {
+    "starting": "blue",
+    "copying": "primary",
+    "catching up": "orange",
+    STREAMING: "green",
+    NO_RUNNER: "gray",
+    FROZEN: "red",
 }
-_WITHOUT_RUNNER = ("runner_lost", "not_restarted", "run_failed")
+COLOURS = {name: HEX[colour] for name, colour in _COLOURS.items()}
+_WITHOUT_RUNNER = ("runner_lost", "runner_frozen", "not_restarted", "run_failed")
 """Alerts that hold although no runner is alive."""
 
 
@@ -66,11 +68,16 @@ def lived_until(run: Run, until: datetime, beats: Mapping[str, datetime], *, ali
 
 
 def activity(
-    moments: Sequence[Moment], copies: Sequence[Copying], lives: Mapping[str, datetime], until: datetime
+    moments: Sequence[Moment],
+    copies: Sequence[Copying],
+    lives: Mapping[str, datetime],
+    until: datetime,
+    frozen: str | None = None,
 ) -> list[Span]:
     """The phases, with catching up still a part of streaming.
 
     lives: until when each run is known to have lived. A run that ended without a word did nothing after that.
+    frozen: the run whose process does not respond.
     """
     spans: list[Span] = []
     runs = [one for one in moments if one.event == "run.started"]
@@ -85,7 +92,7 @@ def activity(
                 spans += _copied(begin, stop, [one for one in copies if one.run == start.run], connection)
         if end < following:
             last = next((one for one in reversed(own) if one.event == "run.ended"), None)
-            spans.append(Span("Phase", end, following, NO_RUNNER, last))
+            spans.append(Span("Phase", end, following, FROZEN if start.run == frozen else NO_RUNNER, last))
     return [span for span in spans if span.begin < span.end]
 
 

@@ -31,6 +31,7 @@ _ALERTS = 4
 _FIRST = (
     "failed",
     "lost",
+    "frozen",
     "full",
     "read_only",
     "forbidden",
@@ -192,7 +193,7 @@ def card_of(
     alerts: all of the pipeline.
     """
     _, keeping_up, retention = layers
-    stale, left_s = "" if runner.alive else "gray", retention_left_s(runner, lag, now)
+    stale, left_s = "" if runner.responds else "gray", retention_left_s(runner, lag, now)
     live = runner.works
     rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
     facts = (
@@ -298,6 +299,8 @@ def _runner_trouble(runner: Runner, now: datetime) -> str:
         return runner.error.message
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
+    if runner.frozen is not None:
+        return f"{runner.frozen.message} Nothing is read now. {runner.frozen.hint}"
     return runner.unwritten.line if runner.unwritten else ""
 
 

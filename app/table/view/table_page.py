@@ -115,7 +115,7 @@ def state_layer(facts: PageFacts, now: datetime) -> Layer:
     details = [f"since {words.date_time(facts.state.since)}"]
     if facts.state.state in ("copying", "streaming"):
         until = stale_since(facts.runner, facts.lag, now)
-        if not facts.runner.alive:
+        if not facts.runner.responds:
             colour = "gray"
             details.insert(0, f"when last seen, {words.date_time(until)}" if until else "when last seen")
         elif (halt := _halt(facts)) is not None:
@@ -176,7 +176,7 @@ def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:
         return says.headline, says.colour, (f"lag {lag_words(runner, facts.lag, now)}", says.do)
     if runner.state == "paused":
         return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
-    if runner.alive:
+    if runner.responds:
         return None
     if runner.state in ("new", "starting"):
         return "Not measured yet", "gray", (f"the pipeline is {runner.style.label}",)
@@ -186,7 +186,7 @@ def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:
 
 
 def _lost(runner: Runner) -> str:
-    return "runner is lost" if runner.state == "lost" else "run failed"
+    return {"lost": "runner is lost", "frozen": "runner does not respond"}.get(runner.state, "run failed")
 
 
 def _unmeasured(facts: PageFacts, now: datetime) -> VerdictLine | None:
@@ -286,7 +286,7 @@ def _copy(facts: PageFacts, now: datetime) -> VerdictLine:
     if progress.copied:
         return "Copied", "green", (_chunks(facts), rows, f"until {words.date_time(progress.last_ended)}")
     headline, colour = "Copying", "blue"
-    if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.alive:
+    if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.responds:
         headline, colour = "Incomplete", "gray"
     elif facts.runner.unwritten:
         headline, colour = facts.runner.unwritten.words.headline, facts.runner.unwritten.words.colour

@@ -1,15 +1,18 @@
 """Records of `engine.history`, with defaults for the fields that a test does not need."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.common.view.draft import Draft, first_spec
 from app.common.view.health import Runner
+from engine.base.clock import utc_text
 from engine.base.errors import ErrorRecord
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import NewestPlan, TableProgress
 from engine.history.timeline_queries import Moment
+from engine.pipeline.frozen_runner import FrozenRunner
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
 AT = "2026-01-31T15:30:17Z"
@@ -76,6 +79,12 @@ def runner(
 ) -> Runner:
     """A runner in a state."""
     return Runner(state, "snapshot", 0.5, alive, "host", 7, None, ago(60), ago(0.5), error, exit_code)
+
+
+def frozen_runner(*, stopped: bool = True) -> Runner:
+    """A runner that has sent no heartbeat for 91 s. stopped: by a signal; otherwise it hangs."""
+    process = FrozenRunner(7, "host", utc_text(ago(91)), stopped)
+    return replace(runner("frozen"), heartbeat_age_s=91.0, last_seen=ago(91), frozen=process)
 
 
 def draft(**more: Any) -> Draft:

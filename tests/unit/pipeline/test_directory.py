@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,8 +19,11 @@ from engine.journal import Entry, Journal, entry_from
 from engine.journal.events import ErrorReported, RunState, fields_of
 from engine.pipeline.command_file import VERBS, send_command
 from engine.pipeline.directory import Directory, directory_of, new_run
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S, find_runner, read_runner
 from engine.pipeline.runner_record import RunnerRecord
+
+AT = "2026-11-27T03:40:00.000000Z"
 
 ROOT = Path(__file__).parents[3]
 HERE = (
@@ -158,6 +162,35 @@ def test_a_process_of_this_machine_is_alive_by_itself(tmp_path: Path, hours: int
     assert not found.alive
     child.communicate()
     assert processes.lives(os.getpid(), process) is False, "a pid that was given again is another process"
+
+
+def test_a_process_that_lives_without_a_heartbeat_is_frozen(tmp_path: Path) -> None:
+    """After ten seconds, later for a state in a bucket; whoever looks first. It is alive all the while."""
+    directory = Directory(tmp_path)
+    with subprocess.Popen(["sleep", "600"]) as child:
+        now = processes.of(child.pid)
+
+        def look(age_s: float, **more: object) -> tuple[bool, FrozenRunner | None]:
+            process = {**now, "monotonic_s": now["monotonic_s"] - age_s}
+            _written(directory, pid=child.pid, host="h", process=process, heartbeat=AT, **more)
+            found = read_runner(directory)
+            assert found is not None
+            assert found.responds == (found.alive and found.frozen is None)
+            return found.alive, found.frozen
+
+        try:
+            assert look(0) == (True, None)
+            assert look(HEARTBEAT_STALE_S - 1) == (True, None)
+            assert look(HEARTBEAT_STALE_S) == (True, FrozenRunner(child.pid, "h", AT, stopped=False))
+            assert look(HEARTBEAT_STALE_S, renewed_every_s=5) == (True, None)
+            child.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            assert look(HEARTBEAT_STALE_S) == (True, FrozenRunner(child.pid, "h", AT, stopped=True))
+            assert look(0) == (True, None)
+            assert look(99, state="ended") == (False, None)
+        finally:
+            child.kill()
+    assert look(HEARTBEAT_STALE_S) == (False, None), "it is gone"
 
 
 def test_a_runner_elsewhere_is_alive_while_its_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ def test_no_table_streams_while_its_pipeline_does_not() -> None:
     assert table_state("streaming", "running") == "streaming"
     assert table_state("streaming", "table_stopped") == "streaming"
     assert table_state("streaming", "lost") == "runner lost"
+    assert table_state("streaming", "frozen") == "not responding"
     assert table_state("copying", "away") == "source unreachable"
     assert table_state("streaming", "full") == "disk full"
     assert table_state("streaming", "ended") == "not running"

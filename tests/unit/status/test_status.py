@@ -1,5 +1,7 @@
 """The status shows who takes care of an alert."""
 
+import json
+import os
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -8,15 +10,19 @@ from typing import Any
 from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge, occurrence
+from engine.base import processes
 from engine.base.wording import utc_time
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
+from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.runner_record import SourceOutage
 from engine.pipeline.saved_lists import list_text
 from engine.pipeline.write_outage import WriteOutage
 from engine.status.status import status
-from engine.status.status_records import AlertOwner, TableStatus
+from engine.status.status_records import AlertOwner, Status, TableStatus
 from engine.status.status_text import first_line, print_status
+
+AT = "2026-11-27T03:40:00.000000Z"
 
 
 def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
@@ -89,7 +95,32 @@ def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
         line(tmp_path, state="paused", write_outage=WriteOutage("store_away", "store away (log)")) == "shop: store away"
     )
     assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"
+    assert line(tmp_path, state="frozen", heartbeat_age_s=91.2) == "shop: not responding, last heartbeat 1 min 31 s ago"
     assert line(tmp_path, state="failed") == "shop: failed"
     assert line(tmp_path, state="paused") == "shop: paused"
     assert line(tmp_path, state="never started") == "shop: not started"
     assert line(tmp_path, tables=stopped) == "shop: running, streaming; 1 table stopped: shop.orders"
+
+
+def test_a_runner_without_a_heartbeat_is_frozen(tmp_path: Path) -> None:
+    """Here this process, whose heartbeat is old. What it said of itself is left out; what to do follows the state."""
+    where, now = Directory(tmp_path), processes.here()
+    away = {"since": AT, "attempt": 1, "next_try": AT, "error": "no route", "gives_up_at": None}
+    record = {"run": "r1", "state": "paused", "pid": os.getpid(), "host": "h", "heartbeat": AT, "away": away}
+
+    def found(age_s: float) -> Status:
+        process = {**now, "monotonic_s": now["monotonic_s"] - age_s}
+        where.runner.write_text(json.dumps({"format": 1, **record, "process": process}))
+        return status(where, "shop")
+
+    late, old = found(3), found(91)
+    assert (late.state, late.frozen, late.away is None) == ("paused", None, False)
+    assert (old.state, old.frozen, old.away) == ("frozen", FrozenRunner(os.getpid(), "h", AT, stopped=False), None)
+    assert old.to_json()["frozen"]["pid"] == os.getpid()
+    out = StringIO()
+    print_status(Console(file=out, width=500), old)
+    first, second = out.getvalue().splitlines()[:2]
+    assert first.startswith("shop: not responding, last heartbeat 1 min 31 s ago")
+    assert second.startswith(f"Process {os.getpid()} on h is there, but does not respond: no heartbeat since 2026-")
+    assert "Committed data is complete" in second
+    assert f"kill {os.getpid()}, or else kill -9" in second

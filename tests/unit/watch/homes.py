@@ -5,7 +5,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,28 @@ class Home:
             seen = processes.of(process.pid)
             process.kill()
         self.runner(run, state, pid=process.pid, process=seen, **more)
+        self._begun(run, until)
+
+    def _begun(self, run: str, until: str | None = None) -> None:
         started = {"run": run, "seq": 1, "ts": clock.utc_text(), "event": "run.started", "until": until}
         self.where.journal(run).write_text(json.dumps(started) + "\n")
+
+    @contextmanager
+    def frozen(self, run: str = "r1") -> Iterator[Callable[[float], None]]:
+        """A live process as the runner; the function writes a heartbeat of an age in seconds."""
+        with subprocess.Popen(["sleep", "600"]) as process:
+            now = processes.of(process.pid)
+
+            def beat(age_s: float) -> None:
+                seen = {**now, "monotonic_s": clock.monotonic_s() - age_s}
+                self.runner(run, "running", pid=process.pid, process=seen)
+
+            beat(0.0)
+            self._begun(run)
+            try:
+                yield beat
+            finally:
+                process.kill()
 
     def elsewhere(self, run: str = "r1", state: str = "running", *, age_s: float = 0.0, **more: Any) -> None:
         """Show the heartbeat of a run on another host, of this age."""

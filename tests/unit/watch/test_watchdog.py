@@ -14,6 +14,7 @@ from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
 from engine.journal import Entry, Journal, entry_from
 from engine.journal.alert_events import AlertCleared
+from engine.journal.alert_kinds import remedy
 from engine.journal.events import RunState
 from engine.pipeline.command_file import send_command
 from engine.pipeline.remote_state.place import note_state
@@ -314,4 +315,52 @@ def test_nothing_is_said_of_a_pipeline_whose_copy_is_old(home: Home, monkeypatch
     assert read_alerts(home.where) == []
     note_state(home.where, None)
     home.watchdog().look()
+    assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]
+
+
+def test_a_frozen_runner_is_announced_once_and_never_started_again(home: Home, receiver: Receiver) -> None:
+    """By however many watchdogs: it still holds the pipeline. The alert clears with the heartbeat."""
+    home.spec(ON_FAILURE)
+    with home.frozen() as beat:
+        one, other = home.watchdog(), home.watchdog()
+
+        def look() -> None:
+            one.look()
+            other.look()
+
+        beat(9.0)
+        look()
+        assert read_alerts(home.where) == []
+        beat(91.0)
+        until(lambda: receiver.got, look)
+        look()
+        (alert,) = read_alerts(home.where)
+        assert (alert.kind, alert.hint) == ("runner_frozen", remedy("runner_frozen"))
+        assert "does not respond: no heartbeat since" in alert.message
+        beat(0.0)
+        until(lambda: len(receiver.got) > 1, look)
+        look()
+        assert read_alerts(home.where) == []
+        assert [(got["event"], got["kind"]) for got in receiver.got] == [
+            ("alert.raised", "runner_frozen"),
+            ("alert.cleared", "runner_frozen"),
+        ]
+        assert home.launched == []
+        assert home.events() == [], "the runner writes its journal itself"
+
+
+def test_a_frozen_runner_that_is_killed_is_lost(home: Home, receiver: Receiver) -> None:
+    """It is started again then, and its alert gives way to that of a lost one."""
+    home.spec(ON_FAILURE)
+    dog = home.watchdog()
+    with home.frozen() as beat:
+        beat(91.0)
+        until(lambda: receiver.got, dog.look)
+    until(lambda: home.launched, dog.look)
+    until(lambda: len(receiver.got) == 3, dog.look)
+    assert [(got["event"], got["kind"]) for got in receiver.got] == [
+        ("alert.raised", "runner_frozen"),
+        ("alert.cleared", "runner_frozen"),
+        ("alert.raised", "runner_lost"),
+    ]
     assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]

@@ -15,7 +15,7 @@ from engine.journal.alert_kinds import ALERTS
 from engine.pipeline.active_alert import Alert
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
-from tests.unit.app.support import AT, NOW, ago, lag, runner
+from tests.unit.app.support import AT, NOW, ago, frozen_runner, lag, runner
 
 LAG = Alert(
     "lag", None, 75.2, 60.0, message="The pipeline is 75 s behind its source, more than 60 s.", hint="", since=AT
@@ -78,6 +78,19 @@ def test_a_runner_that_starts_is_not_lost() -> None:
     earlier = [Alert("runner_lost", message="m", since=AT), Alert("not_restarted", message="m", since=AT), STOPPED]
     assert [one.kind for one in listed(runner("starting"), *earlier)] == ["table_stopped"]
     assert [one.kind for one in listed(LOST, *earlier)] == ["runner_lost", "not_restarted", "table_stopped"]
+
+
+def test_a_frozen_runner_is_one_alert() -> None:
+    """The watchdog's if it raised it, else one of the console's. Nobody can clear the others meanwhile."""
+    raised = Alert("runner_frozen", message="m", since=AT)
+    own, stopped = listed(frozen_runner(), Alert("runner_lost", message="m", since=AT), STOPPED)
+    assert (own.kind, own.title, own.known_at, own.critical) == ("runner_frozen", "Runner not responding", None, True)
+    assert own.do.startswith("Continue it: kill -CONT 7.")
+    assert stopped.known_at == frozen_runner().last_seen
+    (watched,) = listed(frozen_runner(), raised)
+    assert (watched.message, watched.do) == ("m", ALERTS["runner_frozen"].do)
+    assert listed(runner(), raised) == []
+    assert alert_list.kinds_of_state(frozen_runner()) >= {"runner_frozen"}
 
 
 def test_a_failed_run_is_one_alert() -> None:

@@ -28,7 +28,7 @@ from engine.history.runs import Run
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.write_outage import WriteOutage
 from engine.source.connect import RESNAPSHOT_ALL
-from tests.unit.app.support import AT, NOW, ago, lag, runner
+from tests.unit.app.support import AT, NOW, ago, frozen_runner, lag, runner
 
 
 def run(
@@ -364,3 +364,29 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     lost = runner_of(replace(found, alive=False), None)
     assert (lost.shown_state, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
     assert stands_still(runner()) == ""
+
+
+def test_a_runner_without_a_heartbeat_is_not_responding() -> None:
+    """Red, whatever it said of itself; its last numbers are gray, and nothing counts as read."""
+    away = {"since": AT, "attempt": 1, "next_try": AT, "error": "no route", "gives_up_at": None}
+    found = record("paused", 91, alive=True, reason="ada", away=away, write_outage={"cause": "disk", "reason": "full"})
+    hangs = runner_of(replace(found, frozen=frozen_runner().frozen), run())
+    assert (hangs.state, hangs.shown_state, hangs.alive, hangs.responds) == ("frozen", "frozen", True, False)
+    assert (hangs.away, hangs.unwritten, hangs.reason, hangs.problem, hangs.works) == (None, None, "", True, False)
+    assert stale_since(hangs, lag(0.4, age=92), NOW) == ago(92)
+    engine, keeping_up, safe = layers(hangs, lag(0.4, age=92), [], NOW, lacks=["binlog_format is MIXED"])
+    assert (engine.headline, engine.colour) == ("Not responding", "red")
+    assert engine.details == ("last heartbeat 15:28:46 UTC",)
+    assert [(one.headline, one.colour) for one in (keeping_up, safe)] == [("Not current", "gray")] * 2
+    assert stands_still(hangs).startswith("The runner does not respond. Process 7 on host is stopped by a signal")
+
+
+def test_what_to_do_about_a_frozen_runner_depends_on_its_process() -> None:
+    """A stopped one is continued; one that hangs is ended."""
+    stopped, hangs = frozen_runner().frozen, frozen_runner(stopped=False).frozen
+    assert stopped is not None
+    assert stopped.hint.startswith("Continue it: kill -CONT 7.")
+    assert hangs is not None
+    assert "CONT" not in hangs.hint
+    assert "kill 7, or else kill -9 7" in hangs.hint
+    assert hangs.message.endswith("no heartbeat since 2026-01-31 15:28:46 UTC.")

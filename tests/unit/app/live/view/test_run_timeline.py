@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from app.common.view.status_style import HEX
 from app.live.view import run_timeline
 from app.live.view.run_timeline import Span
 from engine.base.clock import utc_text
@@ -40,6 +41,18 @@ def test_a_run_starts_copies_catches_up_and_follows() -> None:
         ("catching up", 40, 30),
         ("streaming", 30, 0),
     ]
+
+
+def test_a_frozen_runner_does_nothing_since_its_last_heartbeat() -> None:
+    """Its phase ends there, and a red one follows."""
+    spans = run_timeline.activity(STARTED, (), {"r": ago(40)}, NOW, "r")
+    assert [_seconds(span) for span in spans] == [
+        ("starting", 100, 95),
+        ("streaming", 95, 40),
+        ("not responding", 40, 0),
+    ]
+    assert run_timeline.COLOURS["not responding"] == HEX["red"]
+    assert run_timeline.activity(STARTED, (), {"r": ago(40)}, NOW)[-1].name == run_timeline.NO_RUNNER
 
 
 def test_after_a_pause_a_run_catches_up_again() -> None:

@@ -14,7 +14,7 @@ from engine.base.write_causes import WriteCause
 from engine.history.runs import Run
 from engine.history.table_queries import TableProgress
 from engine.pipeline.active_alert import Alert
-from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
+from tests.unit.app.support import AT, NOW, ago, epoch, frozen_runner, growing, lag, read, runner, table
 
 
 def card(
@@ -288,3 +288,20 @@ def test_a_card_says_who_acts_on_a_store(cause: WriteCause, colour: str, who: st
     waits = replace(runner("paused"), unwritten=Unwritten(cause, "what it says (log)", "", None, 1))
     card = card_of("a", waits, layers(waits, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW)
     assert (card.style.colour, card.trouble_colour, card.who) == (colour, colour, who)
+
+
+def test_a_frozen_runner_is_a_problem_that_comes_first() -> None:
+    """With its process and what to do; its numbers are gray, and it has no rates."""
+    hangs, reading = frozen_runner(), lag(0.4)
+    shown = layers(hangs, reading, [], NOW)
+    raised = alerts(hangs, ("runner_frozen", None))
+    one = card_of("p", hangs, shown, reading, [table(10, 10)], [], [epoch(10, 500)], NOW, alerts=raised)
+    assert (one.shown_state, one.style.colour, one.phase, one.problem, one.who) == ("frozen", "red", "", True, "you")
+    ((colour, text),) = one.lines
+    assert (colour, text.startswith("Process 7 on host is stopped by a signal")) == ("red", True)
+    assert "kill -CONT 7" in text
+    values = {fact.label: (fact.value, fact.colour) for fact in one.facts}
+    assert values["Heartbeat"] == ("1 min 31 s ago", "gray")
+    assert values["Changes"] == ("—", "gray")
+    works = card_of("a", runner(), layers(runner(), reading, [], NOW), reading, [], [], [], NOW)
+    assert min(works, one, key=order) is one

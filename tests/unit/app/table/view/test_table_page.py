@@ -13,7 +13,7 @@ from engine.history.table_details import Changes, Flow, NewestTableState, StateC
 from engine.history.table_queries import TableProgress
 from engine.journal.verification_summary import Unreadable
 from engine.pipeline.state_words import RemovedFiles
-from tests.unit.app.support import NOW, ago, growing, lag, runner, table
+from tests.unit.app.support import NOW, ago, frozen_runner, growing, lag, runner, table
 
 FLOW = Flow(ago(3), ago(3), ago(2), None, None)
 STREAMING = NewestTableState("streaming", ago(600), None, None)
@@ -307,3 +307,12 @@ def test_a_table_waits_for_room_on_a_full_disk() -> None:
     assert (state.headline, state.colour, state.details[0]) == ("Waits for room", "red", "disk full (log: no space)")
     copying = facts(by=full, state=NewestTableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
     assert (copy_layer(copying, NOW).headline, copy_layer(copying, NOW).colour) == ("Waits for room", "red")
+
+
+def test_a_table_of_a_frozen_runner_is_not_current() -> None:
+    """It does not stream, whatever the journal says, and its copy does not continue."""
+    found = facts(by=frozen_runner(), reading=lag(0.4, age=91), progress=table(4, 2, rows=1000))
+    state, copy = state_layer(found, NOW), copy_layer(found, NOW)
+    assert (state.colour, state.details[0]) == ("gray", "when last seen, 2026-01-31 15:28:46 UTC")
+    assert fresh(found) == ("Not current", "red", "the runner does not respond")
+    assert (copy.headline, copy.colour) == ("Incomplete", "gray")

@@ -1,0 +1,77 @@
+"""A runner whose process is stopped: its state, its alert and its words say so, and nothing is lost."""
+
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import HEARTBEAT_STALE_S
+from engine.watch.background import watch
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.servers import Server
+from tests.support.receiver import Receiver
+
+SETTINGS = """
+[alerts]
+webhook_env = "TIDEMARK_TEST_WEBHOOK"
+[watch]
+restart = "on-failure"
+first_delay_s = 0
+"""
+
+
+def test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the pipeline, so the watchdog starts no other. Killed as the other hint says, a new one continues."""
+    server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.a VALUES (1, 1), (2, 2)")
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", receiver.url)
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.2, more=SETTINGS)
+    runner = pipeline.start_streaming(killed=True)
+    ended, where = threading.Event(), Directory(pipeline.home)
+    watchdog = threading.Thread(target=watch, args=(lambda: [where], lambda *_: None, ended))
+    watchdog.start()
+    try:
+        runner.send_signal(signal.SIGSTOP)
+        server.execute(f"INSERT INTO `{database}`.a VALUES (3, 3)")
+        pipeline.wait_for(lambda: receiver.got, runner)
+        found = pipeline.status()
+        assert (found["state"], found["lag_s"]) == ("frozen", None)
+        assert (found["frozen"]["pid"], found["frozen"]["stopped"]) == (runner.pid, True)
+        assert found["heartbeat_age_s"] >= HEARTBEAT_STALE_S
+        assert [alert["kind"] for alert in found["alerts"]] == ["runner_frozen"]
+        _follow("kill -CONT", pipeline)
+        pipeline.wait_for(lambda: len(receiver.got) == 2, runner)
+        pipeline.wait_for(lambda: any(e["changes"] for e in pipeline.events("epoch.committed")), runner)
+    finally:
+        ended.set()
+        watchdog.join()
+    found = pipeline.status()
+    assert (found["state"], found["frozen"], found["alerts"]) == ("running", None, [])
+    assert [(got["event"], got["kind"]) for got in receiver.got] == [
+        ("alert.raised", "runner_frozen"),
+        ("alert.cleared", "runner_frozen"),
+    ]
+    assert len(pipeline.events("run.started")) == 1
+    runner.send_signal(signal.SIGSTOP)
+    server.execute(f"INSERT INTO `{database}`.a VALUES (4, 4)")
+    pipeline.wait_for(lambda: pipeline.status()["frozen"], runner)
+    _follow("kill -9", pipeline)
+    runner.wait()
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
+
+
+def _follow(command: str, pipeline: Pipeline) -> None:
+    """Execute a command that `status` advises."""
+    state, advice = pipeline.command("status").stdout.splitlines()[:2]
+    assert state.startswith("shop: not responding, last heartbeat "), state
+    advised = re.search(f"{command} [0-9]+", advice)
+    assert advised is not None, advice
+    subprocess.run(advised[0].split(), check=True)
