@@ -26,11 +26,13 @@ def make_readable(folder: Folder) -> None:
     make_folders(folder.path)
     for real in (folder.path.parent, folder.path):
         plain = real.parent / unquote(real.name)
-        if plain == real or (plain.is_symlink() and plain.resolve() == real.resolve()):
+        if plain == real:
             continue
         try:
             plain.symlink_to(real.name)
         except FileExistsError:
+            if plain.is_symlink() and plain.resolve() == real.resolve():
+                continue  # of an earlier run, or of another table of the database
             raise SpecError(
                 f"The destination needs the name {plain} for a link to {real.name}, but something else has that name.",
                 detail="Tables are read through that link. Nothing was written.",

@@ -1,6 +1,8 @@
 """Folder names of a destination (docs/destinations.md)."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,6 +14,7 @@ from engine.base.errors import SpecError
 from engine.destination.delta.layout import changes_folder, make_readable, mirror_folder
 from engine.spec.folder_names import folder_fault, folder_name
 from engine.store.local_folder import LocalFolder
+from tests.support.patience import PATIENCE_S
 
 
 @given(st.text(min_size=1, max_size=20))
@@ -84,3 +87,19 @@ def test_a_mirror_and_its_log_lie_side_by_side() -> None:
     """`<path>/<database>/<table>` and `<table>__changes`."""
     assert mirror_folder(LocalFolder(Path("lake")), "my shop", "orders").url == "lake/my%20shop/orders"
     assert changes_folder(LocalFolder(Path("lake")), "my shop", "orders").url == "lake/my%20shop/orders__changes"
+
+
+def test_tables_of_a_database_are_made_readable_at_the_same_time(tmp_path: Path) -> None:
+    """Whichever makes the link of the database, the others find it."""
+    for number in range(20):
+        root, barrier = LocalFolder(tmp_path / str(number)), threading.Barrier(8, timeout=PATIENCE_S)
+
+        def make(table: int, root: LocalFolder = root, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            make_readable(mirror_folder(root, "a b", f"t {table}"))
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(make, range(8)))
+        assert sorted(path.name for path in (root.path / "a b").iterdir() if path.is_symlink()) == [
+            f"t {table}" for table in range(8)
+        ]
