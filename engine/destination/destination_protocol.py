@@ -134,7 +134,10 @@ class PublishedMirror(Protocol):
 
 
 class DestinationTable(Protocol):
-    """One captured table in a destination. Its errors stop this table alone; PipelineHeldError ends the run."""
+    """One captured table in a destination. Its errors stop this table alone; PipelineHeldError ends the run.
+
+    One thread at a time uses it, but several tables are used at the same time: what they share MUST be locked.
+    """
 
     table: Table
     """The captured table as it is published."""

@@ -30,9 +30,8 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.spec.sink_settings import AUTO_BYTES, Sink
 
-
-def _changed_bytes(parts: Sequence[EpochPart]) -> int:
-    return sum(file.bytes for _, file in files_of_parts(parts)[1])
+_HEAVY_BYTES = 8 << 20
+"""Bytes of files up to which several tables are written at the same time."""
 
 
 class EpochReplay:
@@ -135,7 +134,7 @@ class EpochReplay:
                 parts_by_table.setdefault(name, []).append((record.epoch, part))
         light_steps, heavy_steps = list[TableAction](), list[TableAction]()
         for name, parts in parts_by_table.items():
-            steps = heavy_steps if self._may_merge_much(name, parts) else light_steps
+            steps = heavy_steps if self._is_heavy(name, parts) else light_steps
             steps.append(partial(self._append_parts, name, parts, times))
         run_parallel(light_steps)
         run_parallel(heavy_steps, 1)
@@ -145,8 +144,14 @@ class EpochReplay:
             self.tables.publish(EpochEnd(last.epoch, position, last.ts))
             self.applied_epoch = last.epoch
 
-    def _may_merge_much(self, name: str, parts: Sequence[EpochPart]) -> bool:
-        """Whether applying these parts may merge so much that no other table shall merge at the same time."""
+    def _is_heavy(self, name: str, parts: Sequence[EpochPart]) -> bool:
+        """Whether applying these parts may need so much memory that no other table shall be written at the same time.
+
+        Some destinations write the rows of files again; others merge changes into the mirror.
+        """
+        chunks, changes = files_of_parts(parts)
+        if sum(file.bytes for _, file in (*chunks, *changes)) > _HEAVY_BYTES:
+            return True
         target = self.tables.targets.get(name)
         merges = any(part.copied or part.switches or part.removed for _, part in parts)
         if not merges and not (target is not None and target.mutable_key):
@@ -155,7 +160,7 @@ class EpochReplay:
             return True  # with all changes since it began
         plans = (plan_from_dict(part.planned.plan) for _, part in parts if part.planned is not None)
         table_bytes = max([plan.approx_bytes for plan in plans], default=target.table_bytes if target else 0)
-        changed_bytes = _changed_bytes(parts) + (target.waiting_bytes if target else 0)
+        changed_bytes = sum(file.bytes for _, file in changes) + (target.waiting_bytes if target else 0)
         return table_bytes >= AUTO_BYTES or changed_bytes > LIGHT_MERGE_BYTES
 
     def _append_parts(self, name: str, parts: Sequence[EpochPart], times: Mapping[int, str]) -> None:

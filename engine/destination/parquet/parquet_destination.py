@@ -4,6 +4,7 @@ It has no mirrors, and readers' files are not taken as they are: they are staged
 hour. An epoch becomes visible for all tables at once.
 """
 
+import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ class ParquetDestination:
         self._landing = landing or self._staged_landing
         self._terms = FolderTerms(sink.folder)
         self._place: SharedPlace | None = None
+        self._lock = threading.Lock()
 
     @property
     def root(self) -> Path | str:
@@ -55,11 +57,12 @@ class ParquetDestination:
         return ParquetTable(self._shared_place(owner), table)
 
     def _shared_place(self, owner: Owner) -> SharedPlace:
-        if self._place is None or self._place.owner != owner:
-            root = self._sink.folder
-            manifests = Manifests(root, owner, self._terms.check)
-            self._place = SharedPlace(root, owner, self._landing, manifests, UnpublishedFiles(), self._terms.check)
-        return self._place
+        with self._lock:  # several tables are opened at the same time
+            if self._place is None or self._place.owner != owner:
+                root = self._sink.folder
+                manifests = Manifests(root, owner, self._terms.check)
+                self._place = SharedPlace(root, owner, self._landing, manifests, UnpublishedFiles(), self._terms.check)
+            return self._place
 
     def publish(self, end: EpochEnd) -> None:
         """Create the manifest, if there is anything to name."""
@@ -68,8 +71,7 @@ class ParquetDestination:
         unpublished = self._place.unpublished
         if unpublished.tables:
             self._place.manifests.publish(end, unpublished.tables, unpublished.files)
-        unpublished.tables.clear()
-        unpublished.files.clear()
+        unpublished.clear()
 
     def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Take the names of the manifests that an earlier runner could still create."""

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from engine.base import clock
 from engine.base.errors import DestinationError, SpecError
@@ -31,12 +32,27 @@ class UnpublishedFiles:
     """What tables got since the last manifest."""
 
     tables: dict[str, PublishedTable] = field(default_factory=dict)
-    files: list[PublishedFile] = field(default_factory=list)
+    _files: dict[str, list[PublishedFile]] = field(default_factory=dict)
+    """By table: the threads of several tables share no list."""
+
+    @property
+    def files(self) -> list[PublishedFile]:
+        """Of all tables."""
+        return list(chain.from_iterable(self._files.values()))
+
+    def add(self, table: str, files: Sequence[PublishedFile]) -> None:
+        """Add the files that a table got."""
+        self._files.setdefault(table, []).extend(files)
 
     def forget(self, table: str) -> None:
         """Forget what a table got."""
         self.tables.pop(table, None)
-        self.files[:] = [file for file in self.files if file.table != table]
+        self._files.pop(table, None)
+
+    def clear(self) -> None:
+        """Forget what all tables got, once it is published."""
+        self.tables.clear()
+        self._files.clear()
 
 
 @dataclass(frozen=True)
@@ -116,9 +132,10 @@ class ParquetTable:
             hour_files = writer.finish()
         largest = max((one.file.high.get(TM_SEQ, 0) for one in hour_files), default=0)
         self._place.unpublished.tables[self.table.full_name] = progress.with_files(kind, epoch, largest)
-        self._place.unpublished.files += [
-            self._published_file(kind, epoch, f"{one.folder}/{one.file.name}", one.file) for one in hour_files
-        ]
+        self._place.unpublished.add(
+            self.table.full_name,
+            [self._published_file(kind, epoch, f"{one.folder}/{one.file.name}", one.file) for one in hour_files],
+        )
         return SinkApplied(
             sink="parquet",
             table=self.table.full_name,
