@@ -13,8 +13,14 @@ _FORMS = (
     (r"tidemark redump SPEC --all", "redump everything on the page Redump"),
     (r"tidemark redump SPEC --table …", "redump it on the page Redump"),
     (r"tidemark redump SPEC((?: --table {NAME})+)", "redump{tables} on the page Redump"),
-    (r"tidemark verify SPEC --repair", "choose a table on the page Verify, then Repair"),
-    (r"tidemark verify SPEC((?: --table {NAME})+) --repair", "choose{tables} on the page Verify, then Repair"),
+    (
+        r"tidemark verify SPEC --repair",
+        "choose a table on the page Verify, then Verify this table, then Repair if rows differ",
+    ),
+    (
+        r"tidemark verify SPEC((?: --table {NAME})+) --repair",
+        "choose{tables} on the page Verify, then Verify this table, then Repair if rows differ",
+    ),
     (r"tidemark add-table SPEC --table …", "add them on the page Live, Tables"),
     (r"tidemark add-table SPEC((?: --table {NAME})+)", "add{tables} on the page Live, Tables"),
     (r"tidemark remove-table SPEC --table …", "remove it on the page Live, Tables"),

@@ -138,10 +138,11 @@ def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) ->
         VerifiedTable(name, verdict_of(one, verify.period_s, now.timestamp()), one.summary)
         for name, one in facts.items()
     ]
-    order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
+    order = {state: n for n, state in enumerate(("broken", "diverged", "written", "stale", "unverifiable", "verified"))}
 
     def place(one: VerifiedTable) -> tuple[int, str, str]:
-        return -1 if one.broken else order[one.state], one.summary.at if one.summary else "", one.table
+        state = "broken" if one.broken else "written" if one.why == WRITTEN else one.state
+        return order[state], one.summary.at if one.summary else "", one.table
 
     return sorted(tables, key=place)
 
@@ -262,6 +263,11 @@ def none_differ(one: VerifiedTable) -> str:
         return f"The rows of this table cannot be compared: {one.why}."
     if one.summary is None or not one.summary.last:
         return "This table was not compared with its source yet."
+    if one.why == WRITTEN:
+        return (
+            "Another program has changed this mirror since its rows were compared. *Verify this table* compares them "
+            "all now; *Repair* then fixes those that differ."
+        )
     return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* fixes them."
 
 

@@ -25,9 +25,12 @@ CASES = [
     ("resnapshot the table: tidemark redump SPEC --table …", "resnapshot the table: redump it on the page Redump."),
     (
         "Repair them: tidemark verify SPEC --table a.b --repair",
-        "Repair them: choose a.b on the page Verify, then Repair.",
+        "Repair them: choose a.b on the page Verify, then Verify this table, then Repair if rows differ.",
     ),
-    ("To repair: tidemark verify SPEC --repair", "To repair: choose a table on the page Verify, then Repair."),
+    (
+        "To repair: tidemark verify SPEC --repair",
+        "To repair: choose a table on the page Verify, then Verify this table, then Repair if rows differ.",
+    ),
     ("tidemark remove-table SPEC --table a.b --drop and", "remove and drop a.b on the page Live, Tables and"),
     ("Capture them: tidemark add-table SPEC --table …, or", "Capture them: add them on the page Live, Tables, or"),
     ("report it with `tidemark bundle SPEC`.", "report it with the page Diagnostics."),

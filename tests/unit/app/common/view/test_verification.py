@@ -167,6 +167,15 @@ def test_tables_that_need_an_operator_come_first() -> None:
     assert rows[4]["Compared"] == clock.parse_utc(SUMMARY.at)
 
 
+def test_a_mirror_that_another_program_changed_is_among_the_first() -> None:
+    """Before those that wait for their turn. Its rows can be compared at once, and then repaired."""
+    old = TableFacts(summary(at="2026-11-01T10:00:00Z"))
+    written = TableFacts(SUMMARY, foreign=ForeignChanges(commits=2, version=4))
+    found = tables_of({"a": old, "b": written, "c": TableFacts(summary(differences=2))}, Verify(), NOW)
+    assert [one.table for one in found] == ["c", "b", "a"]
+    assert "*Verify this table* compares them all now" in none_differ(found[1])
+
+
 def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
     """Beside an outage, a stopped table or a lost runner, a verdict is one of the past."""
     shown = layer(tables(a=SUMMARY), NOW, current=False)

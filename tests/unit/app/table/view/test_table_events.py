@@ -40,7 +40,7 @@ def test_a_mirror_that_another_program_changed_is_named() -> None:
     assert over == "All rows of the mirror were resnapshotted after another program's changes"
     what = "Another program changed rows of the mirror: version 17 (DELETE by spark, 2026-01-31 00:00:00 UTC)"
     assert began.startswith(f"{what}, and 2 earlier commits. Stop ")
-    assert "choose d.t on the page Verify, then Repair" in began
+    assert "choose d.t on the page Verify, then Verify this table, then Repair" in began
     assert [row["Who acts"] for row in found] == ["", "you"]
 
 
