@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from engine.pipeline.directory import Directory
-from engine.pipeline.runner_file import HEARTBEAT_STALE_S
+from engine.pipeline.runner_file import HEARTBEAT_STALE_S, read_runner
 from engine.watch.background import watch
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
@@ -61,7 +61,7 @@ def test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_s
     assert len(pipeline.events("run.started")) == 1
     runner.send_signal(signal.SIGSTOP)
     server.execute(f"INSERT INTO `{database}`.a VALUES (4, 4)")
-    pipeline.wait_for(lambda: pipeline.status()["frozen"], runner)
+    pipeline.wait_for(lambda: (record := read_runner(where)) and record.frozen, runner)
     _follow("kill -9", pipeline)
     runner.wait()
     pipeline.run("caught-up")
