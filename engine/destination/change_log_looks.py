@@ -2,7 +2,7 @@
 
 Readers notice a missing file of a mirror, verification included. A change log may not be read for weeks, so we look
 ourselves, in the publisher's thread: one table at a time, all of them once in five minutes, for at most two percent of
-the time.
+the time. In a bucket, where each look is some requests that cost money, it is one table a minute.
 """
 
 from collections import deque
@@ -13,6 +13,7 @@ from engine.destination.published_tables import PublishedTables
 
 INTERVAL_S = 300.0
 _SHARE = 0.02
+_BUCKET_PAUSE_S = 60.0
 
 
 class ChangeLogLooks:
@@ -23,6 +24,7 @@ class ChangeLogLooks:
         self._turn = deque[str]()
         self._turn_due_s = clock.monotonic_s() + INTERVAL_S  # the start of a run has looked at all
         self._next_s = 0.0
+        self._pause_s = _BUCKET_PAUSE_S if isinstance(tables.destination.root, str) else 0.0
 
     def look(self) -> None:
         """Look at the change log of the next table, if that is due."""
@@ -37,4 +39,4 @@ class ChangeLogLooks:
         if target is None or target.resnapshot is not None:
             return
         self._tables.run_step(name, target, partial(self._tables.inspect, name, target, all_changes=True))
-        self._next_s = began_s + (clock.monotonic_s() - began_s) / _SHARE
+        self._next_s = began_s + max((clock.monotonic_s() - began_s) / _SHARE, self._pause_s)
