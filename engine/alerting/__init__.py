@@ -1,7 +1,7 @@
 """Alerts: what raises them, who acknowledged or silenced them, and where they are sent.
 
 `alerts` raises them; `notifier` and `notify` send them. `alert_messages` has their messages, with the numbers;
-`engine.journal.alert_kinds` their titles, rules and remedies.
+`engine.journal.alert_kinds` their titles and remedies, and their rules in words.
 
 lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
                           `alerts.tables` has a `lag` of its own, with its glob as the table (`alerting.lag_rules`)

@@ -1,7 +1,7 @@
 """Chunks: how a table is split into ranges that are read in parallel, and why.
 
 planner.py            asks the server for what a plan needs
-strategy.py           decides: even, uneven or one, and why; `chunk_key`: the spec's or the table's own
+strategy.py           decides: even, uneven or one, and why; `chunk_key()`: the spec's or the table's own
 chunks.py             the plan, and the bounds of an even one, by arithmetic
 walk.py               the bounds of an uneven one, which the server finds
 next_chunks.py        picks one of the two for the next chunk

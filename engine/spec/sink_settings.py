@@ -179,7 +179,10 @@ class Sink(Section):
 
     @property
     def has_mirrors(self) -> bool:
-        """Whether the destination keeps mirrors, which can be read back: verified, audited, redumped in parts."""
+        """Whether the destination keeps mirrors, which can be read back: verified, audited, redumped in parts.
+
+        `explore` and `audit` take them for Delta tables.
+        """
         return self.type == "delta"
 
     def require_mirrors(self, what: str) -> None:

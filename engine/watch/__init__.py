@@ -1,4 +1,4 @@
-"""The watchdog: it posts alerts about lost runners, and restarts runners if the spec asks for it.
+"""The watchdog: it posts alerts about runners that are lost or hang, and restarts lost ones if the spec asks for it.
 
 watchdog.py           looks after one pipeline: raises, restarts, gives up; `background` does so for all, in a loop
 restart_rules.py      decides whether and when a runner is started again; pure. `pipeline.runner_file` tells it whether

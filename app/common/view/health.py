@@ -398,7 +398,7 @@ def keeping_up_layer(
         )
     if stale is None and runner.unwritten:
         says = runner.unwritten.words
-        headline, colour, detail = says.headline, says.colour, runner.unwritten.lag
+        headline, colour, detail = says.headline, runner.unwritten.colour, runner.unwritten.lag
     elif stale is None and stopped and runner.works:
         headline, colour = f"{words.plural(len(stopped), 'table')} stopped", "red"
         detail = "the others continue" if others else "no other table is left"

@@ -1,11 +1,11 @@
-"""What the pages say of a runner that writes nothing: by fault, the words and the colour."""
+"""What the pages say of a runner that writes nothing: by fault, the words."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.common.view.status_style import Colour
+from app.common.view.status_style import PIPELINE, Colour
 from engine.base.write_causes import DiskFault, WriteCause, WriteFault, write_fault_of
 from engine.pipeline.state_words import WRITE_ENDS
 from engine.pipeline.write_outage import WriteOutage
@@ -16,8 +16,6 @@ class WriteWords:
     """What the pages say of a fault."""
 
     headline: str
-    colour: Colour
-    """Orange while nobody must act."""
     what: str
     """The rest of a sentence that begins with "The"."""
     do: str
@@ -30,25 +28,22 @@ class WriteWords:
 
 
 WRITE_WORDS: Mapping[WriteFault, WriteWords] = {
-    "full": WriteWords("Waits for room", "red", "disk is full", "free space on the disk"),
+    "full": WriteWords("Waits for room", "disk is full", "free space on the disk"),
     "read_only": WriteWords(
-        "Waits for the file system", "red", "file system is read-only", "mount the file system read-write again"
+        "Waits for the file system", "file system is read-only", "mount the file system read-write again"
     ),
     "forbidden": WriteWords(
         "Waits for permission",
-        "red",
         "runner's user may not write to a folder",
         "let the runner's user write to the folder",
     ),
     "store_refused": WriteWords(
         "Waits for credentials",
-        "red",
         "store of the destination refuses the credentials",
         "renew the credentials",
     ),
     "store_away": WriteWords(
         "Waits for the store",
-        "orange",
         "store of the destination is away",
         "nobody must act unless it lasts",
     ),
@@ -75,6 +70,11 @@ class Unwritten:
     def words(self) -> WriteWords:
         """What the pages say of it."""
         return WRITE_WORDS[self.fault]
+
+    @property
+    def colour(self) -> Colour:
+        """Orange while nobody must act."""
+        return PIPELINE[self.fault].colour
 
     @property
     def until(self) -> str:

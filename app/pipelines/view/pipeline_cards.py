@@ -123,7 +123,7 @@ class Card:
         if self.runner.away is not None:
             return self.runner.away.colour
         if self.runner.unwritten and self.trouble == self.runner.unwritten.line:
-            return self.runner.unwritten.words.colour
+            return self.runner.unwritten.colour
         return "violet" if self.trouble == _paused(self.runner) else "red"
 
     @property

@@ -134,7 +134,7 @@ def _halt(facts: PageFacts) -> VerdictLine | None:
     if runner.away is not None:
         return "Waits for the source", runner.away.colour, (outage(runner.away.cause).replace("The", "the", 1),)
     if runner.unwritten:
-        return runner.unwritten.words.headline, runner.unwritten.words.colour, (runner.unwritten.reason,)
+        return runner.unwritten.words.headline, runner.unwritten.colour, (runner.unwritten.reason,)
     if runner.state == "paused":
         return "Paused", "violet", ("the pipeline is paused",)
     if facts.paused and facts.state is not None and facts.state.state == "copying":
@@ -173,7 +173,7 @@ def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:
         return "Not current", runner.away.colour, (what, last)
     if runner.unwritten:
         says = runner.unwritten.words
-        return says.headline, says.colour, (f"lag {lag_words(runner, facts.lag, now)}", says.do)
+        return says.headline, runner.unwritten.colour, (f"lag {lag_words(runner, facts.lag, now)}", says.do)
     if runner.state == "paused":
         return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
     if runner.responds:
@@ -289,7 +289,7 @@ def _copy(facts: PageFacts, now: datetime) -> VerdictLine:
     if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.responds:
         headline, colour = "Incomplete", "gray"
     elif facts.runner.unwritten:
-        headline, colour = facts.runner.unwritten.words.headline, facts.runner.unwritten.words.colour
+        headline, colour = facts.runner.unwritten.words.headline, facts.runner.unwritten.colour
     elif facts.runner.state == "paused" or facts.paused:
         headline, colour = "Paused", "violet"
     elif progress.failed:

@@ -5,5 +5,7 @@ A DDL: `capture.binlog.statements` finds it, `alterations` finds the tables it a
 
 A stop: whoever finds that a table cannot continue raises TableStoppedError. `run.epochs.pending_chunks` collects those
 of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination, where any error of a
-table stops it. `base.errors.stop_of` makes each of them a stop, and the next commit has it.
+table stops it unless `run.epochs.failed_table` has it resnapshotted. `schema_change`, and `first_epoch` and
+`run.lifecycle.run_start` for tables that cannot begin, stop tables themselves. `base.errors.stop_of` makes each of them
+a stop, and the next commit has it.
 """
