@@ -73,5 +73,5 @@ def _do(click: int, verb: str, names: tuple[str, ...]) -> None:
                 controls.post(where, verb, reason)
             names_done.append(name)
     sentences += [f"{name} was removed." for name in names if name not in _runners(names)]
-    begin = {"pause": "Pause sent to", "start": "Started", "resume": "Resume sent to"}[verb]
-    st.session_state[_DONE] = [*([f"{begin} {', '.join(names_done)}."] if names_done else []), *sentences]
+    opening = {"pause": "Pause sent to", "start": "Started", "resume": "Resume sent to"}[verb]
+    st.session_state[_DONE] = [*([f"{opening} {', '.join(names_done)}."] if names_done else []), *sentences]

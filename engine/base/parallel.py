@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 AT_ONCE = 32
-"""Steps at once. Waiting for a store that answers after 50 ms, so many commit some 600 times a second."""
+"""Steps at once. `tests.tools.bench.epochs` measures what that saves behind a slow store."""
 
 
 def run_parallel(steps: Iterable[Callable[[], object]], at_once: int = AT_ONCE) -> None:

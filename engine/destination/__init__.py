@@ -5,7 +5,8 @@ registry               the implementations: `delta`, `parquet`
 publisher              applies epochs to the first sink, and hands them to each `further_sink` (`sink_opening`,
                        `read_back`)
 epoch_replay           applies an epoch to its tables (`published_tables`), many at once (`base.parallel`)
-table_progress         what of one table is applied, and what waits; `merge_schedule` decides when a mirror is merged
+table_progress         the progress of one table: applied epochs, and changes not merged yet
+merge_schedule         decides when a mirror is merged
 fence                  keeps an earlier runner out; `agreement`, `missing_epochs`: whether ledger and destination agree
 epoch_retention        what the ledger must keep; `maintenance_schedule`: when which table is maintained
 change_log_looks       deleted files of change logs are found during a run

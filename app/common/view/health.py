@@ -459,7 +459,9 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     """
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
     if runner.state == "failed" and runner.error is not None and runner.error.error == SourceLostError.__name__:
-        return Layer("Source safe", "Position lost", "red", ("only a resnapshot of all tables helps",), tip)
+        return Layer(
+            "Source safe", "Position lost", "red", ("the source lacks what follows it: the error says what helps",), tip
+        )
     if lag is None:
         return Layer("Source safe", "Not measured yet", "gray", ("measured after connecting",), tip)
     tip += f" Committed position: {lag.position or 'none yet'}."

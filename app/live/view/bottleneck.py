@@ -1,6 +1,6 @@
 """What limits a copy now: a wait, the throttle, reading from the source, the backfill, writing, or idle readers.
 
-It is computed from the seconds of the readers in the last minute. Causes that cannot be told apart have one name:
+It is computed from the seconds of the readers in the last minute. Causes that look alike share a name:
 `read` includes the source's time, the reader's decoding and the pauses of a throttle.
 """
 
