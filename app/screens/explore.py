@@ -59,13 +59,13 @@ WAYS = ("SQL", "One key through time", "As the source was at")
 
 def ask(where: Directory, tables: list["Table"], sql: str, *question: object) -> None:
     """Run a query and keep the answer in the session. question: what was chosen on the page."""
-    from engine.explore.queries import answer
+    from engine.explore.queries import answer, landing_of
 
     try:
         with st.spinner("Reading the destination", show_time=True):
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
-            result = answer(sink.folder, tables, sql)
+            result = answer(landing_of(sink), tables, sql)
         st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, result)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
@@ -259,9 +259,9 @@ def by_time(where: Directory, tables: list["Table"], table: "Table") -> None:
     elif st.button("Show the table as it was", type="primary", icon=":material/update:", key="by-time"):
         try:
             with st.spinner("Waiting for the destination to catch up with the ledger", show_time=True):
-                root = settings.load(where.spec).sink.folder
-                await_published(where, root, table)
-                sql = as_of_sql(table, at, merged_seq(where, root, table))
+                sink = settings.load(where.spec).sink
+                await_published(where, sink, table)
+                sql = as_of_sql(table, at, merged_seq(where, sink, table))
         except TidemarkError as problem:
             messages.error(problem)
             return

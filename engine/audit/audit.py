@@ -39,7 +39,9 @@ from engine.audit.audit_table import AuditedTable, first_change
 from engine.base import clock
 from engine.base.errors import SourceLostError, SpecError, unknown_tables
 from engine.capture.binlog.position_search import Binlog
-from engine.destination.delta.read.change_log import pack, unpack
+from engine.capture.landing import OrderedChanges, reader_of
+from engine.capture.position_order import pack, unpack
+from engine.destination.registry import destination_of
 from engine.pipeline.directory import Directory
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
@@ -148,13 +150,17 @@ def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position],
     """
     if spec.sink.changes_retention_s is None:
         return part
-    for order in first_change(spec.sink.folder, part):
+    for order in first_change(_log(spec, part), part):
         number, offset = unpack(order)
         position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
             position = next_between(position)
         return begin_later(part, position, "earlier changes may have been deleted (sink.changes_retention)")
     return part
+
+
+def _log(spec: Spec, part: AuditedRange) -> OrderedChanges:
+    return reader_of(destination_of(spec.sink).landing, part.table).ordered_changes()
 
 
 def _compared(
@@ -184,7 +190,7 @@ def _pass(
     end = max((part.end for part in ranges), key=lambda position: position.order)
     tables = {(part.table.database, part.table.name): part.table for part in ranges}
     logged = LoggedRows(endpoint, spec.first_server_id(), tables, begin, end)
-    each = [AuditedTable(part, spec.sink.folder, texts, logged.frames) for part in ranges]
+    each = [AuditedTable(part, _log(spec, part), texts, logged.frames) for part in ranges]
     audited = {one.name: one for one in each}
     for rows in logged:
         for part in rows:

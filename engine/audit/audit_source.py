@@ -22,8 +22,8 @@ from pymysqlreplication import BinLogStreamReader, event, row_event
 
 from engine.audit.audit_values import LABELS, UNSURE, Unsure
 from engine.base.errors import BinlogDamagedError, TidemarkError, TransientError
+from engine.capture.position_order import pack
 from engine.decode.schema import Table, TableName
-from engine.destination.delta.read.change_log import pack
 from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id

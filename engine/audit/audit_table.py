@@ -17,11 +17,10 @@ from engine.audit.audit_range import AuditedRange
 from engine.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
 from engine.audit.audit_source import EventRows, Frames
 from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
+from engine.capture.landing import PLACES, OrderedChanges
+from engine.capture.position_order import orders_of, pack, unpack
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column, TableName
-from engine.destination.delta.layout import changes_folder
-from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, pack, unpack
 from engine.source.positions import file_of
-from engine.store.folder import Folder
 
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
 """Images of one table that are compared at once, and their bytes."""
@@ -78,7 +77,7 @@ class _LoggedChanges:
     taken.
     """
 
-    def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
+    def __init__(self, log: OrderedChanges, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
         """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
         self._places = log.since(start, [*PLACES, TM_REDUMP], seq)
         self._seq = seq
@@ -128,9 +127,9 @@ class _LoggedChanges:
         part = part.filter(pc.greater_equal(part[TM_SEQ], self._seq))
         logged = pc.and_(pc.is_null(part[TM_REDUMP]), pc.is_valid(part[TM_TS]))
         changes = part.filter(logged)
-        others = orders_of(part.filter(pc.invert(logged))[TM_POSITION])
+        others = orders_of(part.filter(pc.invert(logged))[TM_POSITION].to_pylist())
         self.redumped += sum(self._start < order <= self._end for order in others)
-        orders = orders_of(changes[TM_POSITION])
+        orders = orders_of(changes[TM_POSITION].to_pylist())
         if self._seq:  # else they may be positions of another server, with more changes after them
             self._beyond += sum(order > self._end for order in orders)
         inside = [
@@ -152,14 +151,13 @@ def _is_ascending(orders: list[int]) -> bool:
 class AuditedTable:
     """One table. Give it its rows with `feed`, call `compare` between transactions, and at last `result`."""
 
-    def __init__(self, audited: AuditedRange, lake: Folder, texts: Texts, frames: Frames) -> None:
+    def __init__(self, audited: AuditedRange, log: OrderedChanges, texts: Texts, frames: Frames) -> None:
         table = audited.table
         self.name: TableName = (table.database, table.name)
         self.range = audited
         self._texts = texts
         self._frames = frames
         self.listed: list[ImageDifference] = []
-        log = ChangeLog(changes_folder(lake, table.database, table.name))
         names = tuple(column.name for column in audited.columns)
         self._names = names
         self._key = [names.index(name) for name in table.key if name in names]
@@ -297,12 +295,11 @@ class AuditedTable:
         )
 
 
-def first_change(lake: Folder, audited: AuditedRange) -> Iterator[int]:
+def first_change(log: OrderedChanges, audited: AuditedRange) -> Iterator[int]:
     """The position of the first change that is left in the log, packed.
 
     Nothing if it is before the range, or there is none.
     """
-    log = ChangeLog(changes_folder(lake, audited.table.database, audited.table.name))
     first = log.first()
     if first is not None and first[1] >= audited.seq:  # else its position may be that of another server
         yield first[0]

@@ -1,26 +1,32 @@
-"""Where readers put their files, and how they read a mirror back.
+"""Where readers put their files, and how tables are read back.
 
 A destination decides both (`destination.destination_protocol`). What only some landings can do is a protocol of its
 own; one that cannot lacks the method:
 
-    ReadsBack       the tables can be read back
+    ReadsBack       the tables can be read back: their rows, or their changes in order
     StagesFiles     the files become part of no table, so those that every destination has applied are deleted
 
 Readers are sent to Spark tasks, so they can be pickled.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.base.errors import DestinationError, is_disk_full
 from engine.capture.files import DataFile
-from engine.decode.schema import Table
+from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TS, Table
 from engine.store.folder import Folder
 
+if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
+    from pyarrow.dataset import Dataset
+
+PLACES = (TM_SEQ, TM_POSITION, TM_TS)
+"""Which change a row is, where in the binlog and when. Of other columns, fewer values are read at once."""
 _READS = 3
 """Reads of a mirror before it counts as unreadable: a vacuum may have deleted the files of a version meanwhile."""
 T = TypeVar("T")
@@ -45,6 +51,15 @@ class Commit:
     """Whether it is not whole: it is being written, or a power cut tore it."""
 
 
+@dataclass(frozen=True)
+class VersionFiles:
+    """The Parquet files of a version, for an engine that reads them by itself."""
+
+    folder: Folder
+    deleted_rows: Mapping[str, pa.Array | None]
+    """The files by name, and the numbers of those of their rows that are deleted; None for none."""
+
+
 class TableVersion(Protocol):
     """One version of a mirror or a change log, whatever is committed meanwhile."""
 
@@ -53,8 +68,12 @@ class TableVersion(Protocol):
         """Its number."""
 
     @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
+    def created_at(self) -> datetime:
+        """When the table was created."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
 
     def at(self, version: int) -> "TableVersion | None":
         """An earlier version; None if it is gone."""
@@ -74,6 +93,32 @@ class TableVersion(Protocol):
     def size(self) -> tuple[int, int]:
         """Its number of rows and the bytes of its files."""
 
+    def scan(self) -> "Dataset | VersionFiles":
+        """Where a query engine reads its rows."""
+
+
+class OrderedChanges(Protocol):
+    """One version of a change log in the order of `_tm_seq`, whatever is committed meanwhile.
+
+    Its positions are one number each (`capture.position_order`).
+    """
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+
+    def first(self) -> tuple[int, int] | None:
+        """The position and the `_tm_seq` of its first change; None for an empty log."""
+
+    def row_bytes(self) -> int:
+        """The average bytes of a row in memory where they are widest."""
+
+    def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
+        """Yield parts of the rows, from the changes after a position on, in bounded memory. Some earlier ones may come.
+
+        seq: the least `_tm_seq` that is wanted. Positions before it may be those of another server.
+        """
+
 
 class MirrorReader(Protocol):
     """Reads one table of a destination back."""
@@ -86,11 +131,17 @@ class MirrorReader(Protocol):
     def unreadable(self) -> tuple[type[Exception], ...]:
         """What a read raises when the mirror or its files are gone or damaged."""
 
-    def mirror(self) -> TableVersion | None:
-        """The newest version of the mirror; None before its first commit. Raises DestinationError."""
+    def mirror(self, as_of: datetime | None = None) -> TableVersion | None:
+        """The newest version of the mirror; with `as_of`, the version that readers saw at that time.
 
-    def log(self) -> TableVersion | None:
-        """The newest version of the change log; None before its first commit. Raises DestinationError."""
+        None before its first commit, and of a time before that. Raises DestinationError, or what `unreadable` names.
+        """
+
+    def log(self, as_of: datetime | None = None) -> TableVersion | None:
+        """A version of the change log, as `mirror`."""
+
+    def ordered_changes(self) -> OrderedChanges:
+        """The newest version of the change log. Raises DestinationError, or what `unreadable` names."""
 
     def defect(self) -> str:
         """Why the newest version of the mirror cannot be read, as a clause.
@@ -120,7 +171,10 @@ class Landing(Protocol):
 
 @runtime_checkable
 class ReadsBack(Protocol):
-    """A landing of a destination whose tables can be read back: for verification, redumps and sinks that join."""
+    """A landing of a destination whose tables can be read back.
+
+    For verification, audits, redumps, queries, and sinks that join.
+    """
 
     def reader(self, table: Table) -> MirrorReader:
         """Reads a table back."""
@@ -145,13 +199,17 @@ class NoMirror:
         """Nothing is read."""
         return ()
 
-    def mirror(self) -> TableVersion | None:
+    def mirror(self, as_of: datetime | None = None) -> TableVersion | None:
         """There is none."""
         return None
 
-    def log(self) -> TableVersion | None:
+    def log(self, as_of: datetime | None = None) -> TableVersion | None:
         """It is not read back."""
         return None
+
+    def ordered_changes(self) -> OrderedChanges:
+        """It is not read back."""
+        raise DestinationError(f"The change log in {self.place} cannot be read back.")
 
     def defect(self) -> str:
         """That there is no mirror."""

@@ -25,6 +25,23 @@ MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
 STEPS: tuple[MaintenanceStep, ...] = ("optimize", "compact", "expire", "vacuum")
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What a table has in its destination."""
+
+    mirror_files: int
+    mirror_bytes: int
+    deleted_rows: int
+    """Rows of the mirror's files that deletion vectors delete."""
+    changes_files: int
+    changes_bytes: int
+    old_files: int
+    """Files that the newest versions do not name."""
+    old_bytes: int
+    on_read: bool
+    """Whether the mirror is merged on read."""
+
+
 class TableMaintenance(Protocol):
     """Maintains one table, in steps of bounded size that change no row. Each returns None if there is nothing to do."""
 
@@ -46,6 +63,12 @@ class TableMaintenance(Protocol):
 
     def due_steps(self, before: datetime | None) -> list[MaintenanceStep]:
         """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
+
+    def sizes(self) -> Sizes:
+        """What the table has in the destination. Writes nothing. Raises DestinationError if that cannot be read."""
+
+    def newest_versions(self) -> Mapping[str, int]:
+        """The newest version of each of its parts. Costs a listing or two, and says whether `sizes` are up to date."""
 
 
 @runtime_checkable

@@ -41,6 +41,8 @@ from engine.plan.chunks import Plan
 CHUNKS, CHANGES, MERGE = "chunks", "changes", "merge"
 KINDS = (CHUNKS, CHANGES, MERGE)
 """The kinds of commits whose last epoch a destination stores, by table."""
+MERGED_SEQ = "merged-seq"
+"""The kind by which a mirror stores up to which `_tm_seq` it has the change log."""
 Guard = Callable[[], int]
 """Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
 

@@ -8,18 +8,16 @@ from rich.table import Table as Grid
 
 from engine.base.errors import DestinationError, unknown_tables
 from engine.base.text_grid import text_grid
+from engine.capture.landing import reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.capabilities import MaintenanceStep
-from engine.destination.delta.delta_destination import DeltaDestination
-from engine.destination.delta.log.log_files import newest_version
-from engine.destination.delta.maintenance.steps import Sizes
+from engine.destination.capabilities import Maintainable, MaintenanceStep, Sizes, TableMaintenance
 from engine.destination.maintenance_schedule import due_steps
+from engine.destination.registry import destination_of
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.spec.settings import Spec
-from engine.store.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,14 @@ class TableSizes:
     error: str = ""
     mirror: str | None = None
     """Where the mirror is; None without one."""
-    versions: Mapping[Folder, int] = field(default_factory=dict)
-    """The newest version in each of its folders, before it was read."""
+    maintenance: TableMaintenance | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Its newest versions (`TableMaintenance.newest_versions`), before it was read."""
 
     @property
     def current(self) -> bool:
-        """Whether its Delta logs have no newer version. Costs a listing of their folders."""
-        return self.sizes is not None and all(newest_version(one) == version for one, version in self.versions.items())
+        """Whether the destination has no newer version. Costs a listing or two."""
+        return self.maintenance is not None and self.maintenance.newest_versions() == self.versions
 
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON."""
@@ -66,15 +65,17 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
 
 def _condition(spec: Spec, directory: Directory, state: State, name: str) -> TableSizes:
     table_state = state.tables[name]
-    destination = DeltaDestination(spec.sink, directory.maintenance)
-    stored = destination.table(state.owner, published_as(table_from_dict(table_state.table), table_state.projection))
-    versions = {lake.folder: newest_version(lake.folder) for lake in stored.pair.lakes}
+    table = published_as(table_from_dict(table_state.table), table_state.projection)
+    destination = destination_of(spec.sink, directory.maintenance)
+    stored = destination.table(state.owner, table)
+    assert isinstance(stored, Maintainable), "those that have mirrors are"
+    maintenance = stored.maintenance()
+    versions = maintenance.newest_versions()
     try:
-        maintenance = stored.maintenance()
         sizes = maintenance.sizes()
-        mirror = stored.pair.mirror.folder.url if stored.mirror else None
+        mirror = reader_of(destination.landing, table).place if stored.mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
-        return TableSizes(name, sizes, due, mirror=mirror, versions=versions)
+        return TableSizes(name, sizes, due, mirror=mirror, maintenance=maintenance, versions=versions)
     except DestinationError as error:
         return TableSizes(name, None, (), error.message)
 

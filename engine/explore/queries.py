@@ -12,7 +12,7 @@ Every query sees one version of each table, the newest when the query began. Vie
 import re
 import threading
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -20,23 +20,21 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 
 from engine.base import clock
 from engine.base.wording import listing
+from engine.capture.landing import Landing, TableVersion, VersionFiles, reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.destination.delta.log.table_opening import open_table
-from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
-from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import CHANGES, MERGED_SEQ
+from engine.destination.registry import destination_of
 from engine.explore.one_select import QueryError, one_select
 from engine.explore.query_advice import advice
 from engine.explore.read_only_files import ReadOnlyFiles
 from engine.ledger.records import NOTHING
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.store.folder import Folder
+from engine.spec.sink_settings import Sink
 
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""
@@ -77,14 +75,20 @@ def published_tables(directory: Directory) -> list[Table]:
     )
 
 
-def await_published(directory: Directory, root: Folder, table: Table, timeout_s: float = 30.0) -> None:
+def landing_of(sink: Sink) -> Landing:
+    """Where a pipeline's tables are read."""
+    return destination_of(sink).landing
+
+
+def await_published(directory: Directory, sink: Sink, table: Table, timeout_s: float = 30.0) -> None:
     """Wait until the table's change log has all current commits. Raises QueryError after `timeout_s`."""
     ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
-    delta = TablePair(root, ledger.state.owner, table)
+    owner = ledger.state.owner
+    stored = destination_of(sink).table(owner, table)
     with_changes = (r.epoch for r in ledger.kept_epochs() if r.tables.get(table.full_name, NOTHING).changes)
     last_epoch = max(with_changes, default=-1)
-    while (applied := delta.last_epoch("changes")) < last_epoch:
+    while (applied := max(stored.last_epoch(CHANGES), owner.floor)) < last_epoch:
         if clock.monotonic_s() > deadline_s:
             raise QueryError(
                 f"The destination does not have all commits yet: epoch {applied} of {last_epoch}.",
@@ -94,8 +98,8 @@ def await_published(directory: Directory, root: Folder, table: Table, timeout_s:
         clock.sleep(0.2)
 
 
-def answer(root: Folder, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> QueryResult:
-    """Run one query over the tables in the destination `root`. Raises QueryError."""
+def answer(landing: Landing, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> QueryResult:
+    """Run one query over the tables of a destination. Raises QueryError."""
     began, timed_out = clock.monotonic_s(), threading.Event()
     with TemporaryDirectory(prefix="tidemark-explore-") as spill, closing(duckdb.connect(":memory:")) as connection:
 
@@ -107,7 +111,9 @@ def answer(root: Folder, tables: Sequence[Table], sql: str, *, timeout_s: float 
         timer.start()
         try:
             statement = one_select(connection, sql)
-            _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()], spill)
+            _show(
+                connection, landing, [table for table in tables if _within_quotes(table.name) in sql.casefold()], spill
+            )
             connection.execute("BEGIN TRANSACTION READ ONLY")
             rows, more = _first(connection.sql(statement))
         except duckdb.Error as error:
@@ -158,50 +164,48 @@ def _instead(name: str, tables: Sequence[Table]) -> str:
     return f"Tables: {listing(views, _MOST_NAMES)}." if views else ""
 
 
-def _show(connection: duckdb.DuckDBPyConnection, root: Folder, tables: Sequence[Table], spill: str) -> None:
+def _show(connection: duckdb.DuckDBPyConnection, landing: Landing, tables: Sequence[Table], spill: str) -> None:
     """Make the views, then take away everything else. spill: the folder for what does not fit into memory."""
     places, files = set[tuple[str, str]](), ReadOnlyFiles()
     connection.register_filesystem(files)
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
+        reader = reader_of(landing, table)
         # Open the change log after the mirror, so that it has everything merged, and more.
-        folders = {table.name: mirror_folder(root, table.database, table.name)} if table.key else {}
-        folders[f"{table.name}__changes"] = changes_folder(root, table.database, table.name)
-        for name, folder in folders.items():
-            place = (table.database.casefold(), name.casefold())
-            with suppress(TableNotFoundError):  # it has no commit yet
-                source = f"_{number}_{len(places)}"
-                _register(connection, source, rows_of(open_table(folder), folder), files)
-                # DuckDB ignores case, so names that differ only by case get a number.
-                own = name if place not in places else f"{name}_{number}"
-                places.add(place)
-                connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
+        versions = {table.name: reader.mirror()} if table.key else {}
+        versions[f"{table.name}__changes"] = reader.log()
+        for name, version in versions.items():
+            if version is None:  # it has no commit yet
+                continue
+            place, source = (table.database.casefold(), name.casefold()), f"_{number}_{len(places)}"
+            _register(connection, source, version, files)
+            # DuckDB ignores case, so names that differ only by case get a number.
+            own = name if place not in places else f"{name}_{number}"
+            places.add(place)
+            connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
     allowed = ", ".join(map(_text, files.names))
     for setting in (f"SET temp_directory = {_text(spill)}", f"SET allowed_paths = [{allowed}]", *_LOCKED):
         connection.execute(setting)
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: DeltaRows, files: ReadOnlyFiles) -> None:
-    """Give a table's rows a name.
-
-    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, another program has written
-    some, or they are in a bucket.
-    """
-    if rows.dataset is not None:
-        connection.register(name, rows.dataset)
+def _register(connection: duckdb.DuckDBPyConnection, name: str, version: TableVersion, files: ReadOnlyFiles) -> None:
+    """Give a version's rows a name. files: gets those that DuckDB reads itself."""
+    schema, scan = version.schema, version.scan()
+    if not isinstance(scan, VersionFiles):
+        connection.register(name, scan)
         return
-    if {"filename", "file_row_number"} & {column.casefold() for column in rows.schema.names}:
-        connection.register(name, rows.table())  # a column hides the number of the row
+    if {"filename", "file_row_number"} & {column.casefold() for column in schema.names}:  # they hide a row's number
+        connection.register(name, pa.concat_tables([schema.empty_table(), *version.batches(schema.names)]))
         return
-    vectors = {files.add(rows.folder, file): vector for file, vector in rows.files.items()}
-    parts = [(file, rows.deleted_rows(vector)) for file, vector in vectors.items() if vector is not None]
+    deleted_rows = {files.add(scan.folder, file): numbers for file, numbers in scan.deleted_rows.items()}
+    parts = [(file, numbers) for file, numbers in deleted_rows.items() if numbers is not None]
     places = {
         "f": pa.array([file for file, numbers in parts for _ in range(len(numbers))], pa.string()),
         "n": pa.concat_arrays([pa.array([], pa.int64()), *(numbers.cast(pa.int64()) for _, numbers in parts)]),
     }
     connection.register(f"{name}_deleted", pa.table(places))
-    connection.register(f"{name}_columns", rows.schema.empty_table())
-    listed = ", ".join(map(_text, vectors))
+    connection.register(f"{name}_columns", schema.empty_table())
+    listed = ", ".join(map(_text, deleted_rows))
     connection.execute(
         f"CREATE VIEW {name} AS SELECT * FROM {name}_columns UNION ALL BY NAME SELECT r.* FROM "
         f"read_parquet([{listed}], union_by_name = true) r ANTI JOIN {name}_deleted d ON r.filename = d.f AND "
@@ -234,14 +238,15 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
     )
 
 
-def merged_seq(directory: Directory, root: Folder, table: Table) -> int:
+def merged_seq(directory: Directory, sink: Sink, table: Table) -> int:
     """The `_tm_seq` up to which the table's change log is merged into its mirror.
 
-    `as_of_sql` needs it; 0 before the first merge.
+    `as_of_sql` needs it; -1 before the first merge.
     """
     state = Ledger(directory.ledger).state
     assert state is not None
-    return TablePair(root, state.owner, table).merged_seq()
+    mirror = reader_of(landing_of(sink), table).mirror()
+    return -1 if mirror is None else mirror.transaction(state.owner.transaction(MERGED_SEQ))
 
 
 def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:

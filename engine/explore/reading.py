@@ -1,4 +1,4 @@
-"""Reads a published table: its mirror or its change log, now or as it was, whatever other readers of Delta can do.
+"""Reads a published table: its mirror or its change log, now or as it was, whatever other readers can do.
 
 The rows come as they are stored, without those that deletion vectors delete. One version of the table is read, whatever
 is committed meanwhile.
@@ -11,22 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from engine.base.errors import DestinationError, SpecError, unknown_tables
+from engine.capture.landing import Landing, MirrorReader, TableVersion, reader_of
 from engine.decode.schema import Table
-from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.destination.delta.log.foreign_commits import read_commit
-from engine.destination.delta.log.table_opening import open_table
-from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
-from engine.explore.queries import published_tables
+from engine.explore.queries import landing_of, published_tables
 from engine.pipeline.directory import Directory, directory_of
 from engine.pipeline.remote_state.operator_copy import refresh
 from engine.pipeline.remote_state.place import note_state
 from engine.pipeline.remote_state.spec_url import local_spec
 from engine.spec.settings import Spec, load
-from engine.store.folder import Folder
 
 _LOG = "__changes"
 
@@ -37,16 +31,23 @@ class VersionRows:
 
     name: str
     """The table, as it was asked for."""
-    version: int
-    """Delta's number of the version."""
-    schema: pa.Schema
-    _rows: DeltaRows
+    _version: TableVersion
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self._version.schema
+
+    @property
+    def version(self) -> int:
+        """The destination's number of the version."""
+        return self._version.version
 
     def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
         """Batches of a bounded size, in no order; at most `limit` rows. Raises DestinationError if a file is gone."""
         budget = limit
         try:
-            for batch in self._rows.batches():
+            for batch in self._version.batches(self.schema.names):
                 part = batch if budget is None else batch.slice(0, budget)
                 if part.num_rows:
                     yield part
@@ -89,59 +90,44 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
     name: with `__changes` at its end, the change log. Raises as `read`.
     """
     spec.sink.require_mirrors("This read")
-    return reading_of(spec.sink.folder, published_tables(directory), name, as_of)
+    return reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
 
 
-def reading_of(root: Folder, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:
+def reading_of(landing: Landing, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:
     """As `opened`, of the published tables in a destination."""
     table, changes = _named(name, tables)
-    folder = (changes_folder if changes else mirror_folder)(root, table.database, table.name)
+    reader = reader_of(landing, table)
+    if as_of is not None and as_of.tzinfo is None:
+        as_of = as_of.replace(tzinfo=UTC)
     try:
-        delta = open_table(folder)
-        if as_of is not None:
-            as_of = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
-            _check_existed(name, delta, as_of)
-            _load_as_of(delta, folder, as_of)
-        rows = rows_of(delta, folder)
-    except TableNotFoundError:
-        raise SpecError(
-            f"{name} is not in {folder.url}.",
-            detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an "
-            "empty mirror.",
-            hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",
-        ) from None
-    except DeltaError as error:
+        version = reader.log(as_of) if changes else reader.mirror(as_of)
+        if version is None:
+            raise _not_there(name, table, reader, as_of, reader.log() if changes else reader.mirror())
+    except reader.unreadable as error:
         raise DestinationError(
             f"{name} cannot be read{f' as of {as_of}' if as_of else ''}: {error}.",
-            detail="The Delta log does not have that version, or is damaged.",
+            detail="That version is gone, or it is damaged.",
             hint="Ask for a later time. For the newest version: tidemark verify SPEC says what is wrong with it.",
         ) from error
-    return VersionRows(name, delta.version(), rows.schema, rows)
+    return VersionRows(name, version)
 
 
-def _load_as_of(delta: DeltaTable, folder: Folder, as_of: datetime) -> None:
-    """Load the version of a time.
-
-    deltalake goes by the times of the commits' files, which buckets round down to seconds: a commit that calls itself
-    later is not taken.
-    """
-    delta.load_as_version(as_of)
-    while (commit := read_commit(folder, delta.version())) is not None and commit.at_s > as_of.timestamp():
-        if commit.version == 0:
-            break
-        delta.load_as_version(commit.version - 1)
-
-
-def _check_existed(name: str, delta: DeltaTable, as_of: datetime) -> None:
-    """Raises SpecError before the table was created: Delta would answer with its first version."""
-    created_ms = delta.metadata().created_time
-    if as_of.timestamp() * 1000 < created_ms:
-        created = datetime.fromtimestamp(created_ms / 1000, UTC)
-        raise SpecError(
-            f"{name} did not exist at {as_of:%Y-%m-%d %H:%M:%S %Z}: it was created at {created:%Y-%m-%d %H:%M:%S %Z}.",
+def _not_there(
+    name: str, table: Table, reader: MirrorReader, as_of: datetime | None, newest: TableVersion | None
+) -> SpecError:
+    if as_of is not None and newest is not None:
+        created = f"{newest.created_at:%Y-%m-%d %H:%M:%S %Z}"
+        return SpecError(
+            f"{name} did not exist at {as_of:%Y-%m-%d %H:%M:%S %Z}: it was created at {created}.",
             detail="Nothing was read.",
             hint="Ask for a later time.",
         )
+    return SpecError(
+        f"{name} is not in {reader.place}.",
+        detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an "
+        "empty mirror.",
+        hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",
+    )
 
 
 def _named(name: str, tables: Sequence[Table]) -> tuple[Table, bool]:

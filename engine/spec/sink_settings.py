@@ -179,9 +179,9 @@ class Sink(Section):
 
     @property
     def has_mirrors(self) -> bool:
-        """Whether the destination keeps mirrors, which can be read back: verified, audited, redumped in parts.
+        """Whether the destination keeps mirrors, which can be read back: verified, audited, queried, redumped in parts.
 
-        `explore` and `audit` take them for Delta tables.
+        Its landing is a `ReadsBack` (`engine.capture.landing`), and its tables are `Maintainable`.
         """
         return self.type == "delta"
 

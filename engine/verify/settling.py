@@ -90,7 +90,7 @@ class Settling:
         return pa.concat_tables([self._source.schema.empty_table(), *batches])
 
     def batches(self, at: MirrorAt, condition: pc.Expression | None = None) -> Iterator[pa.Table]:
-        if missing := [name for name in self._names if name not in at.mirror.columns]:
+        if missing := [name for name in self._names if name not in at.mirror.schema.names]:
             raise Incomparable("lagging", f"its mirror does not have the column {missing[0]} yet")
         for batch in at.mirror.batches(self._names, condition):
             yield conformed(batch, self._source.schema)

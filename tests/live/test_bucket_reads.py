@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from engine.explore.queries import answer, published_tables
+from engine.explore.queries import answer, landing_of, published_tables
 from engine.pipeline.directory import Directory
 from engine.spec.settings import load
 from tests.live.conftest import LakeFactory
@@ -65,7 +65,9 @@ def test_every_reader_sees_the_source(
     assert shown.returncode == 0, shown.stderr
     assert_equal(before, pq.read_table(earlier))
     sql = f"SELECT count(*) AS n, sum(id) AS s FROM {name}"
-    found = answer(lake, published_tables(Directory(pipeline.home)), sql).rows.to_pylist()
+    found = answer(
+        landing_of(load(pipeline.spec).sink), published_tables(Directory(pipeline.home)), sql
+    ).rows.to_pylist()
     assert found == [{"n": source.num_rows, "s": sum(source["id"].to_pylist())}]
 
 

@@ -69,8 +69,10 @@ def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: Mir
     sizes = lake.maintenance.sizes()
     assert (sizes.mirror_files > 0, sizes.changes_files > 0) == (True, True)
     sql = "SELECT count(*) AS n, sum(v) AS s FROM d.t"
-    assert answer(root, [INT], sql).rows.to_pylist() == [{"n": len(lake.rows), "s": sum(lake.rows.values())}]
-    assert reading_of(root, [INT], "d.t__changes").table().num_rows == len(lake.log)
+    assert answer(DeltaLanding(root), [INT], sql).rows.to_pylist() == [
+        {"n": len(lake.rows), "s": sum(lake.rows.values())}
+    ]
+    assert reading_of(DeltaLanding(root), [INT], "d.t__changes").table().num_rows == len(lake.log)
     reader = DeltaLanding(root).reader(INT)
     mirror = reader.mirror()
     assert mirror is not None

@@ -26,11 +26,11 @@ import pytest
 
 from engine.alerting.silences import silences
 from engine.base import clock
-from engine.explore.queries import answer, published_tables
+from engine.explore.queries import answer, landing_of, published_tables
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory
+from engine.spec.settings import load
 from engine.spec.sink_settings import AUTO_BYTES
-from engine.store.local_folder import LocalFolder
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
@@ -301,9 +301,7 @@ def _read(block: Block, reader: Reader) -> bool:
         assert {kind: kinds.count(kind) for kind in set(kinds)} == ENTRIES
     elif block.language == "sql" and block.page == "console.md":
         pipeline = reader.pipeline
-        rows = answer(
-            LocalFolder(pipeline.folder / "lake"), published_tables(Directory(pipeline.home)), block.text
-        ).rows
+        rows = answer(landing_of(load(pipeline.spec).sink), published_tables(Directory(pipeline.home)), block.text).rows
         assert rows["id"].to_pylist() == [42]
     elif block.language == "sql" and "_manifests" in block.text:
         (paths,) = _queried(block.text)

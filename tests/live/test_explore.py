@@ -15,11 +15,12 @@ from engine.explore.queries import (
     as_of_sql,
     await_published,
     history_sql,
+    landing_of,
     merged_seq,
     published_tables,
 )
 from engine.pipeline.directory import Directory
-from engine.store.local_folder import LocalFolder
+from engine.spec import settings
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline
@@ -56,13 +57,12 @@ def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
             pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     pipeline.finish(runner)
 
-    directory, lake = Directory(pipeline.home), pipeline.folder / "lake"
+    directory, sink = Directory(pipeline.home), settings.load(pipeline.spec).sink
     (table,) = published_tables(directory)
-    await_published(directory, LocalFolder(lake), table)
+    await_published(directory, sink, table)
     for at, rows in were:
-        shown = answer(
-            LocalFolder(lake), [table], as_of_sql(table, at, merged_seq(directory, LocalFolder(lake), table))
-        ).rows
+        sql = as_of_sql(table, at, merged_seq(directory, sink, table))
+        shown = answer(landing_of(sink), [table], sql).rows
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
     assert_equal(were[-1][1], read(pipeline.spec, f"{database}.orders"))
@@ -80,9 +80,8 @@ def _check_history(pipeline: Pipeline, rows: Any) -> None:
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
     key = next(value for value in changed if value in set(rows["id"].to_pylist()))
-    *changes, now = answer(
-        LocalFolder(pipeline.folder / "lake"), [table], history_sql(table, [str(key)])
-    ).rows.to_pylist()
+    landing = landing_of(settings.load(pipeline.spec).sink)
+    *changes, now = answer(landing, [table], history_sql(table, [str(key)])).rows.to_pylist()
     assert now["_tm_kind"] == "mirror"
     assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (

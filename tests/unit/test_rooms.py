@@ -203,10 +203,6 @@ LOOK_UPS = {
 rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""
 
 
-BEYOND_THE_SEAM = {"audit", "explore"}
-"""What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask
-`destination_protocol`."""
-
 MOST_MODULES = 31
 BUILDERS = {
     "engine/run/lifecycle/epoch_assembly.py": 39,  # the one place that builds a coordinator and its monitors
@@ -274,15 +270,14 @@ def test_no_module_is_loose() -> None:
 
 
 def test_only_the_registry_knows_the_kinds_of_destinations() -> None:
-    """Apart from those that read Delta tables back."""
+    """All others ask by protocols: `destination_protocol`, `capabilities` and `capture.landing`."""
     known = {
         path.relative_to(ROOT / "engine").as_posix()
         for path in files("engine")
         if any(name.startswith(KINDS) for name in imported(path))
     }
     outside = {path for path in known if not path.startswith(("destination/delta/", "destination/parquet/"))}
-    readers = {path for path in outside if any(path.startswith(f"{room}/") for room in BEYOND_THE_SEAM)}
-    assert outside - readers == {"destination/registry.py"}
+    assert outside == {"destination/registry.py"}
 
 
 @pytest.mark.parametrize(("room", "inner"), [(room, inner) for room, found in INNER.items() for inner in found])

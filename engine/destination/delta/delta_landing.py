@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from engine.capture.landing import Commit
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
 from engine.destination.delta.log.foreign_commits import commits_after
+from engine.destination.delta.read.change_log import ChangeLog
 from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of, missing_of
 from engine.store.folder import Folder
 
@@ -28,13 +30,17 @@ class DeltaReader:
         """Errors of the file system, of the Delta log and of Parquet files."""
         return UNREADABLE
 
-    def mirror(self) -> Mirror | None:
-        """The newest version of the mirror."""
-        return Mirror.if_there(self.mirror_folder)
+    def mirror(self, as_of: datetime | None = None) -> Mirror | None:
+        """A version of the mirror."""
+        return Mirror.if_there(self.mirror_folder, as_of)
 
-    def log(self) -> Mirror | None:
+    def log(self, as_of: datetime | None = None) -> Mirror | None:
+        """A version of the change log."""
+        return Mirror.if_there(self.changes_folder, as_of)
+
+    def ordered_changes(self) -> ChangeLog:
         """The newest version of the change log."""
-        return Mirror.if_there(self.changes_folder)
+        return ChangeLog(self.changes_folder)
 
     def defect(self) -> str:
         """By the log and the sizes of files, without reading them."""

@@ -42,7 +42,6 @@ from engine.ledger.state import Owner
 from engine.store.folder import Folder
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
-SEQ = "merged-seq"
 GENERATION = "generation"
 TERM = "term"
 

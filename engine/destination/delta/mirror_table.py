@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from engine.base.durable import discarding
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.change_log_table import ChangeLogTable
-from engine.destination.delta.lake_table import SEQ, LakeTable
+from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import (
     VECTORS_ENABLED,
     Actions,
@@ -32,7 +32,7 @@ from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.schema_evolution import mirror_schema, schema_of
 from engine.destination.delta.table_properties import is_on_read, properties_of
-from engine.destination.destination_protocol import CHUNKS, MERGE, Content, MirrorStep
+from engine.destination.destination_protocol import CHUNKS, MERGE, MERGED_SEQ, Content, MirrorStep
 from engine.store.folder import Folder
 
 
@@ -78,7 +78,7 @@ class MirrorTable:
     def merged_seq(self) -> int:
         """The `_tm_seq` up to which the change log is merged; -1 if unknown."""
         self.lake.refresh()
-        seq = self.lake.newest(SEQ)
+        seq = self.lake.newest(MERGED_SEQ)
         return -1 if seq is None else seq
 
     def files_at(self, delta: DeltaTable, table: Table) -> MirrorFiles:
@@ -117,7 +117,7 @@ class MirrorTable:
             has_properties = properties.items() <= delta.metadata().configuration.items()
             transactions = self._transactions(content, copies=copies, merges=merges)
             if replaced:  # the new copy includes the whole change log, even changes missing there
-                transactions[self.lake.app(SEQ)] = self._changes.largest_seq()
+                transactions[self.lake.app(MERGED_SEQ)] = self._changes.largest_seq()
             return Actions(
                 "WRITE" if copies else "MERGE",
                 transactions,
@@ -154,7 +154,7 @@ class MirrorTable:
             transactions[self.lake.app(MERGE)] = content.merge
             changes = (file for step in content.steps for file in step.changes)
             if sequences := [file.high[TM_SEQ] for file in changes if TM_SEQ in file.high]:
-                transactions[self.lake.app(SEQ)] = max(sequences)
+                transactions[self.lake.app(MERGED_SEQ)] = max(sequences)
         return transactions
 
 

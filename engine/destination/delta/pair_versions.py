@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from engine.destination.capabilities import Versions
-from engine.destination.delta.lake_table import GENERATION, SEQ, LakeTable
+from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.delta_log import check_vectors
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import KINDS
+from engine.destination.destination_protocol import KINDS, MERGED_SEQ
 
 
 class PairVersions:
@@ -68,4 +68,4 @@ def _rolled_back(lake: LakeTable, version: int, transactions: Mapping[str, int])
 
 
 def _apps(lake: LakeTable) -> list[str]:
-    return [lake.app(kind) for kind in (*KINDS, SEQ, GENERATION)]
+    return [lake.app(kind) for kind in (*KINDS, MERGED_SEQ, GENERATION)]

@@ -13,14 +13,14 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
-from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, SEQ, TERM, Guards, LakeTable
+from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.destination.delta.table_properties import properties_of
-from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE
+from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, MERGED_SEQ
 from engine.ledger.state import Owner
 from engine.store.folder import Folder
 
@@ -40,7 +40,7 @@ class TablePair:
         # `optimize` bounds a mirror's files; a change log grows.
         log = LakeTable(changes, owner, table.full_name, _log_kinds(table), guards, keeps=False)
         self.changes = ChangeLogTable(log)
-        lake = LakeTable(mirror, owner, table.full_name, (CHUNKS, MERGE, SEQ), guards, keeps=True)
+        lake = LakeTable(mirror, owner, table.full_name, (CHUNKS, MERGE, MERGED_SEQ), guards, keeps=True)
         self.mirror = MirrorTable(lake, self.changes, on_read=on_read)
         self.guard = guards.deletion
 

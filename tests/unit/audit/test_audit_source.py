@@ -12,7 +12,7 @@ from pymysqlreplication.event import XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 
 from engine.audit.audit_source import Frames, without_cycle
-from engine.destination.delta.read.change_log import pack
+from engine.capture.position_order import pack
 
 QUERY, XID, TABLE_MAP, INSERT, PARTIAL, PAYLOAD, COMPRESSED = 2, 16, 19, 30, 39, 40, 169
 

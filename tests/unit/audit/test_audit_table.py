@@ -13,9 +13,10 @@ from engine.audit import audit_table
 from engine.audit.audit_range import AuditedRange
 from engine.audit.audit_source import EventRows, Frames
 from engine.audit.audit_table import AuditedTable
+from engine.capture.position_order import pack
 from engine.decode.schema import Column, Table
 from engine.destination.delta.read import change_log
-from engine.destination.delta.read.change_log import ChangeLog, pack
+from engine.destination.delta.read.change_log import ChangeLog
 from engine.source.positions import Position
 from engine.store.local_folder import LocalFolder
 
@@ -62,7 +63,8 @@ def published(lake: Path, events: Sequence[Event], *, redumped: int = 0) -> None
 def audited(lake: Path, events: Sequence[Event], frames: Frames | None = None, seq: int = 1) -> AuditedTable:
     """The table after an audit of this binlog. seq: of its first change."""
     frames = frames or Frames({("d", "t")}, {1: "b.000001"}, "b.000001")
-    one = AuditedTable(AuditedRange(TABLE, TABLE.columns, START, END, seq), LocalFolder(lake), NoTexts(), frames)
+    log = ChangeLog(LocalFolder(lake / "d" / "t__changes"))
+    one = AuditedTable(AuditedRange(TABLE, TABLE.columns, START, END, seq), log, NoTexts(), frames)
     for position, transaction, keys in events:
         rows: list[Mapping[str, Any]] = [{"values": {"id": key, "v": key * 2}, "none_sources": {}} for key in keys]
         one.feed(EventRows(("d", "t"), pack(1, position), ("+I",), rows, 5, None, transaction + 1))

@@ -8,6 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.layout import make_readable, mirror_folder
 from engine.explore import queries
 from engine.explore.one_select import QueryError
@@ -33,7 +34,9 @@ def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
     """Quoted if necessary; a table without a commit does not break the others."""
     other = Table("Shop", "orders2", (Column("id", "int"),), ("id",))
     found = answer(
-        LocalFolder(lake), [TABLE, other], f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2"
+        DeltaLanding(LocalFolder(lake)),
+        [TABLE, other],
+        f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2",
     )
     assert found.rows.to_pydict() == {"id": [1, 2, 3], "the name": ["a", "b", None]}
     assert (found.more, found.seconds > 0) == (False, True)
@@ -54,23 +57,23 @@ def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
 def test_a_query_reaches_nothing_else(lake: Path, sql: str) -> None:
     """No files, no variables of the console, and no settings that would give access to them."""
     with pytest.raises(QueryError):
-        answer(LocalFolder(lake), [TABLE], sql)
+        answer(DeltaLanding(LocalFolder(lake)), [TABLE], sql)
 
 
 def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid query, an empty one, a slow one; and a truncated answer says that it is truncated."""
     for sql, message in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
         with pytest.raises(QueryError, match=message):
-            answer(LocalFolder(lake), [TABLE], sql)
+            answer(DeltaLanding(LocalFolder(lake)), [TABLE], sql)
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         answer(
-            LocalFolder(lake),
+            DeltaLanding(LocalFolder(lake)),
             [TABLE],
             "SELECT count(*) FROM range(1000000000000) a, range(9) b WHERE a.range % 7 = b.range",
             timeout_s=0.2,
         )
     monkeypatch.setattr(queries, "MOST_ROWS", 10)
-    found = answer(LocalFolder(lake), [TABLE], "SELECT * FROM range(11)")
+    found = answer(DeltaLanding(LocalFolder(lake)), [TABLE], "SELECT * FROM range(11)")
     assert (found.rows.num_rows, found.more) == (10, True)
 
 
@@ -115,7 +118,7 @@ def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, messag
     make_readable(folder)
     write_deltalake(folder.url, pa.table({"id": pa.array([1], pa.int32())}))
     with pytest.raises(QueryError) as raised:
-        answer(LocalFolder(tmp_path), [orders, keyless], sql)
+        answer(DeltaLanding(LocalFolder(tmp_path)), [orders, keyless], sql)
     assert message in raised.value.message
     assert hint in raised.value.hint
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pytest
 
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.explore import queries
 from engine.explore.one_select import TABLE_FUNCTIONS, QueryError, one_select
 from engine.explore.queries import answer
@@ -120,12 +121,17 @@ def test_every_kind_of_statement_is_tried() -> None:
             assert [found.type.name for found in duckdb.extract_statements(text)] == [kind], text
 
 
+def landing(lake: Lake) -> DeltaLanding:
+    """Of its folder."""
+    return DeltaLanding(lake.pair.mirror.folder.parent.parent)
+
+
 @pytest.mark.parametrize("text", [text for texts in STATEMENTS.values() for text in texts])
 def test_a_query_changes_no_file(lake: Lake, tmp_path: Path, text: str) -> None:
     """It is refused, with a reason, and the lake is as it was."""
     before = content(lake)
     with pytest.raises(QueryError) as refused:
-        answer(lake.pair.mirror.folder.parent.parent, [lake.table], filled(lake, text))
+        answer(landing(lake), [lake.table], filled(lake, text))
     assert refused.value.message
     assert content(lake) == before
 
@@ -134,14 +140,14 @@ def test_a_second_statement_is_refused(lake: Lake) -> None:
     """Also after a comment or an empty statement."""
     for text in ("SELECT 1; SELECT 2", "SELECT 1;; COPY (SELECT 1) TO 'x'", "SELECT 1 /* ; */; -- \n SELECT 2"):
         with pytest.raises(QueryError, match="2 statements"):
-            answer(lake.pair.mirror.folder.parent.parent, [lake.table], text)
+            answer(landing(lake), [lake.table], text)
 
 
 @pytest.fixture
 def unread(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection as a query has it, for texts that nothing has looked at."""
     with TemporaryDirectory() as spill, closing(duckdb.connect(":memory:")) as connection:
-        queries._show(connection, lake.pair.mirror.folder.parent.parent, [lake.table], spill)
+        queries._show(connection, landing(lake), [lake.table], spill)
         yield connection
 
 
@@ -182,7 +188,7 @@ def test_files_cannot_be_written_even_by_an_unread_text(
 )
 def test_what_reads_is_answered(lake: Lake, text: str) -> None:
     """SELECT in all its forms, and the functions that make rows."""
-    assert answer(lake.pair.mirror.folder.parent.parent, [lake.table], text).rows.num_columns
+    assert answer(landing(lake), [lake.table], text).rows.num_columns
 
 
 def test_the_functions_that_may_be_called_exist() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from engine.base.errors import DestinationError, SpecError
 from engine.cli.published import write_as
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.explore.reading import VersionRows, reading_of
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
@@ -32,7 +33,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 def opened(lake: Lake, name: str = "d.t", as_of: datetime | None = None) -> VersionRows:
     """One of its tables."""
-    return reading_of(LocalFolder(lake.folder), [lake.table], name, as_of)
+    return reading_of(DeltaLanding(LocalFolder(lake.folder)), [lake.table], name, as_of)
 
 
 def test_a_mirror_has_its_rows_and_a_change_log_its_entries(lake: Lake) -> None:
@@ -60,7 +61,7 @@ def test_what_cannot_be_read_is_said(lake: Lake) -> None:
     with pytest.raises(SpecError, match=r"d\.x"):
         opened(lake, "d.x")
     with pytest.raises(SpecError, match="is not in"):
-        reading_of(LocalFolder(lake.folder / "elsewhere"), [lake.table], "d.t")
+        reading_of(DeltaLanding(LocalFolder(lake.folder / "elsewhere")), [lake.table], "d.t")
     reading = opened(lake)
     for file in path_of(lake.pair.mirror.folder).glob("*.parquet"):
         file.unlink()

@@ -27,10 +27,11 @@ from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ, TM_TS, Table
-from engine.destination.capabilities import MaintenanceStep
+from engine.destination.capabilities import MaintenanceStep, Sizes
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import are_old_enough, stamps_of
+from engine.destination.delta.log.log_files import newest_version
 from engine.destination.delta.maintenance.compaction import (
     closed_periods,
     expired_files,
@@ -50,23 +51,6 @@ from engine.store.folder_state import Stamp
 
 _NEVER = 1 << 62
 _CommitStamp = str
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a table has in the destination."""
-
-    mirror_files: int
-    mirror_bytes: int
-    deleted_rows: int
-    """Rows of the mirror's files that deletion vectors delete."""
-    changes_files: int
-    changes_bytes: int
-    old_files: int
-    """Files that the newest versions do not name."""
-    old_bytes: int
-    on_read: bool
-    """Whether the mirror is merged on read."""
 
 
 @dataclass
@@ -248,6 +232,10 @@ class PairMaintenance:
             old.waiting_bytes,
             bool(self.table.key) and is_on_read(lake.load()),
         )
+
+    def newest_versions(self) -> dict[str, int]:
+        """By the Delta logs' newest commit files."""
+        return {lake.folder.url: newest_version(lake.folder) for lake in self._pair.lakes}
 
     def due_steps(self, before: datetime | None) -> list[MaintenanceStep]:
         """The steps that have something to do, apart from the vacuum."""

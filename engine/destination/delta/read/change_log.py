@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from engine.capture.batches import batches_of, parquet_file, widest_row
+from engine.capture.landing import PLACES
+from engine.capture.position_order import orders_of
 from engine.decode.schema import TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
@@ -23,34 +25,8 @@ from engine.store.folder import Folder
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20
-PLACES = (TM_SEQ, TM_POSITION, TM_TS)
-"""Which change a row is, where in the binlog and when. Of other columns, fewer values are read at once."""
 _NARROW = {*PLACES, TM_REDUMP}
 _SAMPLED_FILES = 64
-_OFFSET_BITS = 40
-
-
-def pack(file_number: int, offset: int) -> int:
-    """A position as one number, in the order of positions of one server."""
-    return file_number << _OFFSET_BITS | offset
-
-
-def unpack(order: int) -> tuple[int, int]:
-    """The inverse of `pack`."""
-    return order >> _OFFSET_BITS, order & ((1 << _OFFSET_BITS) - 1)
-
-
-def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
-    """The texts of `_tm_position` as `pack` numbers. Consecutive images often have the same one."""
-    orders: dict[str, int] = {}
-    out = []
-    for text in positions.to_pylist():
-        order = orders.get(text)
-        if order is None:
-            file, _, offset = text.rpartition(":")
-            order = orders[text] = pack(int(file.rpartition(".")[2]), int(offset))
-        out.append(order)
-    return out
 
 
 @dataclass(frozen=True)
@@ -81,7 +57,7 @@ class ChangeLog:
         for segment in self._segments:
             for part in self._changes(segment):
                 if part.num_rows:
-                    return orders_of(part[TM_POSITION].slice(0, 1))[0], part[TM_SEQ][0].as_py()
+                    return orders_of(part[TM_POSITION].slice(0, 1).to_pylist())[0], part[TM_SEQ][0].as_py()
         return None
 
     def row_bytes(self) -> int:
@@ -107,7 +83,7 @@ class ChangeLog:
 
     def _orders(self, segment: _Segment) -> list[int]:
         """The positions of a segment's changes."""
-        return [order for part in self._changes(segment) for order in orders_of(part[TM_POSITION])]
+        return [order for part in self._changes(segment) for order in orders_of(part[TM_POSITION].to_pylist())]
 
     def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
         """Yield the places of a segment's changes, without rows that were read from the table."""
@@ -117,7 +93,7 @@ class ChangeLog:
     def _read_files(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if (
             len(segment.files) == 1
-            and self._rows.files[segment.files[0]] is None
+            and self._rows.vectors[segment.files[0]] is None
             and _is_sorted(self._folder, segment.files[0])
         ):
             yield from self._stream(segment.files[0], columns)

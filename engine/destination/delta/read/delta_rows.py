@@ -46,8 +46,10 @@ class DeltaRows:
     dataset: "Dataset | None"
     """The rows as Arrow's dataset; None if deletion vectors delete some, another program has written some, or they are
     in a bucket."""
-    _folder: Folder
-    _files: dict[str, Descriptor | None]
+    folder: Folder
+    """The folder of the data files."""
+    vectors: dict[str, Descriptor | None]
+    """The data files, and their deletion vectors."""
 
     def batches(
         self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None
@@ -60,7 +62,7 @@ class DeltaRows:
                 for batch in self.dataset.to_batches(columns=names, filter=condition, **options):
                     yield pa.Table.from_batches([batch])
             return
-        for file, vector in self._files.items():
+        for file, vector in self.vectors.items():
             yield from self._batches_of(file, vector, names, condition)
 
     def table(self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None) -> pa.Table:
@@ -84,8 +86,8 @@ class DeltaRows:
                 for _ in fragment.to_batches(fragment_scan_options=_scan_options()):
                     pass
             except OSError:
-                return f"{self._folder.url}/{fragment.path}"
-        return self._folder.url
+                return f"{self.folder.url}/{fragment.path}"
+        return self.folder.url
 
     def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
         """The size of batches, and how many of them, of how many files, Arrow may read in advance.
@@ -99,19 +101,12 @@ class DeltaRows:
             return {"batch_readahead": 8}
         return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
 
-    @property
-    def folder(self) -> Folder:
-        """The folder of the data files."""
-        return self._folder
+    def deleted_rows(self) -> dict[str, pa.Array | None]:
+        """The data files, and the positions that their vectors delete."""
+        return {file: None if vector is None else self._positions(vector) for file, vector in self.vectors.items()}
 
-    @property
-    def files(self) -> dict[str, Descriptor | None]:
-        """The data files, and their deletion vectors."""
-        return self._files
-
-    def deleted_rows(self, vector: Descriptor) -> pa.Array:
-        """The positions that a vector deletes."""
-        return pa.array(positions(read_vector(self._folder, vector)))
+    def _positions(self, vector: Descriptor) -> pa.Array:
+        return pa.array(positions(read_vector(self.folder, vector)))
 
     def _batches_of(
         self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
@@ -121,13 +116,13 @@ class DeltaRows:
             yield from self._convert(file, vector, names, condition)
             return
         whole = self._fragment(file)
-        deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self._folder, vector))
+        deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self.folder, vector))
         groups = [whole.metadata.row_group(n).num_rows for n in range(whole.metadata.num_row_groups)]
         begins = np.concatenate([[0], np.cumsum(groups)])
         wanted: dict[str, Any] = {name: pc.field(name) for name in names}
         wanted[_KEPT] = pc.scalar(True) if condition is None else condition
         for part in whole.split_by_row_group(condition, self.schema):
-            with naming_damage(lambda: f"{self._folder.url}/{file}"):
+            with naming_damage(lambda: f"{self.folder.url}/{file}"):
                 rows = self._live_rows(part, wanted, deleted, begins)
             yield rows
 
@@ -135,7 +130,7 @@ class DeltaRows:
         self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.Table]:
         """The rows of another program's file, in the table's types. The condition may name any column."""
-        deleted = pa.array([], pa.int64()) if vector is None else self.deleted_rows(vector).cast(pa.int64())
+        deleted = pa.array([], pa.int64()) if vector is None else self._positions(vector).cast(pa.int64())
         wanted = self.schema if condition is not None else pa.schema([self.schema.field(name) for name in names])
         whole, number = self._fragment(file), 0
         matching = _matching_groups(whole, condition, self.schema)
@@ -152,12 +147,12 @@ class DeltaRows:
     def _fragment(self, file: str) -> "ParquetFileFragment":
         from pyarrow.dataset import ParquetFileFormat
 
-        if isinstance(self._folder, LocalFolder):
-            return ParquetFileFormat().make_fragment(file, _files_in(self._folder))
-        return ParquetFileFormat().make_fragment(self._folder.open(file))
+        if isinstance(self.folder, LocalFolder):
+            return ParquetFileFormat().make_fragment(file, _files_in(self.folder))
+        return ParquetFileFormat().make_fragment(self.folder.open(file))
 
     def _group(self, file: str, group: int, schema: pa.Schema) -> Iterator[pa.Table]:
-        with self._folder.open(file) as source, naming_damage(lambda: f"{self._folder.url}/{file}"):
+        with self.folder.open(file) as source, naming_damage(lambda: f"{self.folder.url}/{file}"):
             yield from batches_of(source, schema, groups=[group])
 
     def _live_rows(

@@ -4,22 +4,27 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import islice
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from engine.base.errors import DestinationError
 from engine.base.wording import are_gone
-from engine.capture.landing import Commit
+from engine.capture.landing import Commit, VersionFiles
 from engine.destination.delta.log.deletion_vectors import read_vector
-from engine.destination.delta.log.foreign_commits import commits_up_to
+from engine.destination.delta.log.foreign_commits import commits_up_to, read_commit
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.store.folder import Folder
+
+if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
+    from pyarrow.dataset import Dataset
 
 UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 """What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of
@@ -75,25 +80,47 @@ def _damage(folder: Folder) -> str:
             return f"{path}: {os.strerror(errno.ENOENT)}"
         if entry.size != size:
             return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
-    for vector in filter(None, rows_of(delta, folder).files.values()):
+    for vector in filter(None, rows_of(delta, folder).vectors.values()):
         read_vector(folder, vector)
     return ""
+
+
+def load_as_of(delta: DeltaTable, folder: Folder, as_of: datetime) -> bool:
+    """Load the version of a time; False for a time before the table was created.
+
+    deltalake goes by the times of the commits' files, which buckets round down to seconds: a commit that calls itself
+    later is not taken.
+    """
+    if as_of < _created_at(delta):  # deltalake would load the first version
+        return False
+    delta.load_as_version(as_of)
+    while (commit := read_commit(folder, delta.version())) is not None and commit.at_s > as_of.timestamp():
+        if commit.version == 0:
+            break
+        delta.load_as_version(commit.version - 1)
+    return True
+
+
+def _created_at(delta: DeltaTable) -> datetime:
+    return datetime.fromtimestamp(delta.metadata().created_time / 1000, UTC)
 
 
 class Mirror:
     """One version of a mirror, whatever is committed meanwhile."""
 
-    def __init__(self, folder: Folder, version: int | None = None) -> None:
-        """version: None for the newest. Raises DestinationError if its deletion vectors cannot be read."""
+    def __init__(self, folder: Folder, delta: DeltaTable | None = None) -> None:
+        """delta: None for the newest version. Raises DestinationError if its deletion vectors cannot be read."""
         self._folder = folder
-        self._delta = open_table(folder, version)
+        self._delta = delta or open_table(folder)
         self._rows = rows_of(self._delta, folder)
 
     @classmethod
-    def if_there(cls, folder: Folder) -> Self | None:
-        """The mirror, or None before its first commit."""
+    def if_there(cls, folder: Folder, as_of: datetime | None = None) -> Self | None:
+        """The mirror, or None before its first commit. as_of: the version that readers saw at that time."""
         with suppress(TableNotFoundError):
-            return cls(folder)
+            delta = open_table(folder)
+            if as_of is None or load_as_of(delta, folder, as_of):
+                return cls(folder, delta)
         return None
 
     @property
@@ -109,13 +136,18 @@ class Mirror:
     def at(self, version: int) -> Self | None:
         """An earlier version; None if its log or its files are gone."""
         with suppress(DeltaError, OSError, DestinationError):
-            return type(self)(self._folder, version)
+            return type(self)(self._folder, open_table(self._folder, version))
         return None
 
     @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return list(self._rows.schema.names)
+    def created_at(self) -> datetime:
+        """As the table's metadata say."""
+        return _created_at(self._delta)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self._rows.schema
 
     def transaction(self, application: str) -> int:
         """The last transaction that an application has committed, up to this version; -1 for none."""
@@ -126,11 +158,17 @@ class Mirror:
         """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
         return self._rows.batches([name for name in columns if name in self._rows.schema.names], condition)
 
+    def scan(self) -> "Dataset | VersionFiles":
+        """A dataset, unless deletion vectors delete rows, another program has written some, or they are in a bucket."""
+        if self._rows.dataset is not None:
+            return self._rows.dataset
+        return VersionFiles(self._folder, self._rows.deleted_rows())
+
     def size(self) -> tuple[int, int]:
         """Its number of rows and the bytes of its files."""
         files = pa.table(self._delta.get_add_actions(flatten=True))
         counted = "num_records" in files.column_names and not files["num_records"].null_count
-        deleted = sum(vector.cardinality for vector in self._rows.files.values() if vector is not None)
+        deleted = sum(vector.cardinality for vector in self._rows.vectors.values() if vector is not None)
         rows = (pc.sum(files["num_records"]).as_py() or 0) - deleted if counted else self._rows.count(None)
         return int(rows), int(pc.sum(files["size_bytes"]).as_py() or 0)
 

@@ -1,6 +1,6 @@
 """The files and sizes of one table, as its page shows them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from app.common import home
 from app.live import destination_section
 from engine.base import clock
 from engine.base.errors import SpecError
+from engine.destination.capabilities import Sizes
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
-from engine.destination.delta.maintenance.steps import Sizes
 from engine.explore.destination_sizes import TableSizes
 from engine.store.local_folder import LocalFolder
 from tests.support.patience import PATIENCE_S
@@ -31,13 +31,25 @@ def page(root: str, table: str) -> None:
     destination_section.of_table(Directory(Path(root)), table)
 
 
+@dataclass(frozen=True)
+class Log:
+    """What the page asks of a table's maintenance."""
+
+    folder: LocalFolder
+
+    def newest_versions(self) -> dict[str, int]:
+        """That of one Delta log."""
+        return {self.folder.url: newest_version(self.folder)}
+
+
 def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str, spec: str = SPEC) -> AppTest:
     """The page of a pipeline that has the table d.t."""
 
     def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[TableSizes]:
         if tables != ("d.t",):
             raise SpecError("The pipeline has no such table.")
-        return [TableSizes("d.t", SIZES, (), versions={LocalFolder(root): newest_version(LocalFolder(root))})]
+        log: Any = Log(LocalFolder(root))
+        return [TableSizes("d.t", SIZES, (), maintenance=log, versions=log.newest_versions())]
 
     (root / "pipeline.toml").write_text(spec.format(name="shop"))
     monkeypatch.setattr(home, "ask", lambda *_: [])

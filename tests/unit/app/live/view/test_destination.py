@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from app.live.view import destination
-from engine.destination.delta.maintenance.steps import Sizes
+from engine.destination.capabilities import Sizes
 from engine.explore.destination_sizes import TableSizes
 from engine.history.maintenance_queries import Space, WrittenBytes
 

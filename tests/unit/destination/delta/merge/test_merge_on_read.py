@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap
 
 from engine.base.errors import DestinationError, MissingFilesError
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import DeltaLog
@@ -255,12 +256,16 @@ def test_duckdb_reads_vectors_by_itself(tmp_path: Path) -> None:
     lake.copy(dict.fromkeys(range(ROWS), 1))
     lake.change(lake.random_changes(chance, 400, list(range(ROWS))))
     found = answer(
-        LocalFolder(tmp_path), [lake.table], "SELECT count(*) AS n, sum(v) AS s FROM d.t WHERE id >= 10"
+        DeltaLanding(LocalFolder(tmp_path)), [lake.table], "SELECT count(*) AS n, sum(v) AS s FROM d.t WHERE id >= 10"
     ).rows.to_pylist()
     expected = [value for key, value in lake.rows.items() if key >= 10]
     assert found == [{"n": len(expected), "s": sum(expected)}]
     with pytest.raises(Exception, match="cannot be called here"):
-        answer(LocalFolder(tmp_path), [lake.table], f"SELECT * FROM read_text('{tmp_path}/d/t/_delta_log/*') , d.t")
+        answer(
+            DeltaLanding(LocalFolder(tmp_path)),
+            [lake.table],
+            f"SELECT * FROM read_text('{tmp_path}/d/t/_delta_log/*') , d.t",
+        )
 
 
 @pytest.mark.parametrize("lost", [2, 3, 4])

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from engine.capture.position_order import pack
 from engine.destination.delta.read import change_log
-from engine.destination.delta.read.change_log import ChangeLog, orders_of, pack, unpack
+from engine.destination.delta.read.change_log import ChangeLog
 from engine.store.local_folder import LocalFolder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,12 +75,3 @@ def test_the_first_change(log: ChangeLog, tmp_path: Path) -> None:
     file(tmp_path / "empty", [])
     assert ChangeLog(LocalFolder(tmp_path / "empty")).first() is None
     assert not list(ChangeLog(LocalFolder(tmp_path / "empty")).since(0, ["_tm_seq"]))
-
-
-def test_positions_as_numbers() -> None:
-    """In order, beyond 4 GiB too."""
-    texts = ["b.000001:5000000000", "b.000001:5000000000", "b.000002:4"]
-    orders = orders_of(pa.array(texts))
-    assert orders == [pack(1, 5_000_000_000)] * 2 + [pack(2, 4)]
-    assert orders[1] < orders[2]
-    assert [unpack(order) for order in orders[1:]] == [(1, 5_000_000_000), (2, 4)]
