@@ -6,7 +6,7 @@ So a runner takes a *term* before it writes or deletes anything:
 
     in the ledger        a separate epoch; a runner with an earlier term cannot commit any more (`ledger.store`)
     in the destination   a file `term-00000007.json`, which only one runner can create; and the term as a transaction
-                         identifier in every Delta commit (`destination.delta.delta_destination`)
+                         identifier in every Delta commit (`destination.delta.destination`)
 
 A runner checks the term before each deletion and, within the second before, each commit, and stops when there is a
 later one (exit code 5). A runner that is delayed after its check writes nothing either. The new runner fences every

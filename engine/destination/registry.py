@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.delta.destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
-from engine.destination.parquet.parquet_destination import ParquetDestination
+from engine.destination.parquet.destination import ParquetDestination
 from engine.spec.sink_settings import Sink
 
 

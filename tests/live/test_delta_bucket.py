@@ -14,8 +14,8 @@ from engine.base.errors import MissingFilesError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column, Table
 from engine.destination.capabilities import DifferenceRow
-from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.generations import kept_generations
+from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.log.known_tables import KnownTables

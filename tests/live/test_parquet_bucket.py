@@ -18,7 +18,7 @@ from engine.decode.schema import TM_SEQ
 from engine.destination.destination_protocol import CHANGES, EpochEnd
 from engine.destination.parquet import manifests as module
 from engine.destination.parquet.manifests import Manifests
-from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
+from engine.destination.parquet.table import ParquetTable, SharedPlace, UnpublishedFiles
 from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.store.bucket_folder import BucketFolder

@@ -301,9 +301,9 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "destination/sink_opening.py::_no_rows": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
     "spec/further_sinks.py::below": (1, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
-    "destination/parquet/parquet_table.py::ParquetTable._check_owner": (1, INPUT),
-    "destination/parquet/parquet_table.py::ParquetTable.check": (1, INPUT),
-    "destination/parquet/parquet_table.py::ParquetTable.open": (
+    "destination/parquet/table.py::ParquetTable._check_owner": (1, INPUT),
+    "destination/parquet/table.py::ParquetTable.check": (1, INPUT),
+    "destination/parquet/table.py::ParquetTable.open": (
         1,
         ("test_parquet.py::test_a_folder_that_is_gone_is_restored_or_resnapshotted_as_the_hint_says",),
     ),

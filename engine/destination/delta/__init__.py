@@ -1,6 +1,6 @@
 """A Delta table per mirror and per change log: written, merged, maintained and read back.
 
-delta_destination     the destination; `destination_table`: one captured table of it; `delta_landing`
+destination           the destination; `table`: one captured table of it; `landing`: where readers put files
 table_pair            its two Delta tables: `mirror_table`, `change_log_table`, each on a `lake_table`, which commits
 log                   the Delta log: commits, deletion vectors, checkpoints
 merge                 changes become the mirror

@@ -23,9 +23,9 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.destination_table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
+from engine.destination.delta.table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, Content, MirrorStep
 from engine.destination.maintenance_schedule import Maintenance

@@ -11,7 +11,7 @@ import pytest
 
 from engine.backup.backup import restore, write_backup
 from engine.base.errors import DestinationError, SpecError
-from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.delta.destination import DeltaDestination
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.run.lifecycle.takeover import Takeover

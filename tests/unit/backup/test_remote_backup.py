@@ -9,7 +9,7 @@ from engine.backup import backup
 from engine.backup.backup import restore, write_backup
 from engine.base.errors import DestinationError, MismatchError, PipelineHeldError, TransientError
 from engine.base.store_errors import StoreAwayError
-from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.delta.destination import DeltaDestination
 from engine.destination.delta.pair_versions import PairVersions
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory

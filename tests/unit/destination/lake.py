@@ -13,12 +13,12 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.destination_table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.delta.table import DeltaDestinationTable, DeltaMirror
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import Content, MirrorStep
 from engine.journal.destination_events import SinkApplied

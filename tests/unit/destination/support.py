@@ -14,7 +14,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.delta.destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
 from engine.destination.fence import Term
 from engine.destination.publisher import Publisher

@@ -9,7 +9,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.destination import table_progress
 from engine.destination.agreement import compare
-from engine.destination.delta.destination_table import DeltaMirror
+from engine.destination.delta.table import DeltaMirror
 from engine.destination.destination_protocol import Content, StoredState
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target

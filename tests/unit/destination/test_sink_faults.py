@@ -15,7 +15,7 @@ from engine.decode.schema import Table
 from engine.destination import further_sink, sink_opening
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.parquet.manifests import Manifests
-from engine.destination.parquet.parquet_table import ParquetTable
+from engine.destination.parquet.table import ParquetTable
 from engine.destination.read_back import read_back
 from engine.ledger import store
 from engine.ledger.record_json import change_from_json, epoch_to_json

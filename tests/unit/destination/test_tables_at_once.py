@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.table import DeltaDestinationTable
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
 from engine.journal import Journal

@@ -8,7 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_landing import DeltaLanding
+from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.layout import make_readable, mirror_folder
 from engine.explore import queries
 from engine.explore.one_select import QueryError

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pytest
 
-from engine.destination.delta.delta_landing import DeltaLanding
+from engine.destination.delta.landing import DeltaLanding
 from engine.explore import queries
 from engine.explore.one_select import TABLE_FUNCTIONS, QueryError, one_select
 from engine.explore.queries import answer

@@ -13,7 +13,7 @@ import pytest
 
 from engine.base.errors import DestinationError, SpecError
 from engine.cli.published import write_as
-from engine.destination.delta.delta_landing import DeltaLanding
+from engine.destination.delta.landing import DeltaLanding
 from engine.explore.reading import VersionRows, reading_of
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder

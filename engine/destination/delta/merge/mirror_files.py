@@ -4,7 +4,7 @@
 merged in any number of steps; then one commit takes the mirror to the result. So no version ever shows part of a step,
 such as half of an update that moves a row to another key, or one of several ranges.
 
-`delta_destination` commits the result with a transaction identifier, which makes a merge exactly-once (`table_pair`).
+`mirror_table` commits the result with a transaction identifier, which makes a merge exactly-once (`table_pair`).
 
 A merge of change files, in binlog order:
 

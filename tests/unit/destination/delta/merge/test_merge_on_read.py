@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyroaring import BitMap
 
 from engine.base.errors import DestinationError, MissingFilesError
-from engine.destination.delta.delta_landing import DeltaLanding
+from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import DeltaLog

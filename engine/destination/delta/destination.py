@@ -10,13 +10,13 @@ from engine.base.errors import DestinationError
 from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
 from engine.destination.capabilities import DifferenceRow
-from engine.destination.delta.delta_landing import DeltaLanding
-from engine.destination.delta.destination_table import DeltaDestinationTable, on_read
 from engine.destination.delta.lake_table import Guards
+from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
 from engine.destination.delta.read.differences import append_differences
+from engine.destination.delta.table import DeltaDestinationTable, on_read
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.destination.fence import FolderTerms, Term

@@ -15,7 +15,7 @@ from engine.decode.schema import Table
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.destination.fence import FolderTerms, Term
 from engine.destination.parquet.manifests import Manifests
-from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
+from engine.destination.parquet.table import ParquetTable, SharedPlace, UnpublishedFiles
 from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
