@@ -24,8 +24,21 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Spark": (("spark",), ("sink", "path")),
     "Destination": (("name",), ("sink",), ("source", "startup")),
 }  # fmt: skip
-_DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
+_DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source", "tables"), ("source",), ("tables",), ("name",))
 _DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",), ("throttle",))
+_LABELS = {
+    ("source", "password_env"): "password",
+    ("source", "password_file"): "password",
+    ("source", "tls"): "TLS",
+    ("source", "tls_ca"): "TLS",
+    ("source",): "settings of the source",
+    ("tables",): "columns",
+    ("snapshot",): "chunk settings",
+    ("throttle",): "limits",
+    ("spark",): "Spark",
+    ("sink",): "destination",
+}
+"""What an operator calls a setting, if not by the last part of its path."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -84,9 +97,28 @@ class Draft:
         return replace(self, spec=_put(self.spec, path, value))
 
     def fingerprint(self, step: str) -> str:
-        """A hash of the settings that a step's finding depends on."""
-        settings = [self.get(*path) for path in _DEPENDS.get(step, ())]
-        return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        """A hash of each setting that a step's finding depends on, so that a change can be named."""
+        paths = _DEPENDS.get(step, ())
+        return ".".join(_hash(self._without(path, paths)) for path in paths)
+
+    def changes_since(self, step: str) -> list[str]:
+        """What has changed since a step was done, of what its finding depends on; empty if it is current or not done.
+
+        A finding of an earlier version does not say it: the settings.
+        """
+        if step not in self.findings or self.finding(step) is not None:
+            return []
+        paths, hashes = _DEPENDS.get(step, ()), self.findings[step].of.split(".")
+        if len(hashes) != len(paths):
+            return ["settings"]
+        pairs = zip(paths, hashes, self.fingerprint(step).split("."), strict=True)
+        return list(dict.fromkeys(_LABELS.get(path, path[-1]) for path, before, now in pairs if before != now))
+
+    def _without(self, path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> Any:
+        """A setting; a section without those of its settings that are listed on their own."""
+        value = self.get(*path)
+        own = {other[-1] for other in others if len(other) > 1 and other[:-1] == path}
+        return {name: one for name, one in value.items() if name not in own} if isinstance(value, Mapping) else value
 
     def note(self, step: str, outcome: StepOutcome, text: str, at: str) -> "Draft":
         """The draft with the finding of a step."""
@@ -109,6 +141,10 @@ class Draft:
             "spec": self.spec,
             "written": self.written,
         }
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def from_dict(record: Mapping[str, Any]) -> Draft:
@@ -165,15 +201,15 @@ def why_open(draft: Draft, step: str) -> str:
     """Why a step counts as not done, with what does it. The last step is done by a launch."""
     if step != "Tables" and step in draft.findings and draft.finding(step) is None:
         minute = draft.findings[step].at[:16].replace("T", " ")
-        return f"not done with these settings, which have changed since {minute} UTC"
+        return f"done with other settings: {', '.join(draft.changes_since(step))} changed since {minute} UTC"
     return f"not done yet: {_UNDONE[step]}" if step in _UNDONE else "not done yet: save or launch"
 
 
 def outdated(draft: Draft) -> str:
-    """Which steps were done with other settings, and what does them again; empty if none was."""
-    steps = [step for step in _UNDONE if step != "Tables" and step in draft.findings and draft.finding(step) is None]
-    again = ", ".join(f"{step} ({_UNDONE[step]})" for step in steps)
-    return f"The settings have changed. Do these steps again: {again}." if steps else ""
+    """Which steps were done with other settings, what has changed, and what does them again; empty if none was."""
+    changed = {step: draft.changes_since(step) for step in _UNDONE if step != "Tables"}
+    reasons = (f"{step}: {', '.join(what)} changed since ({_UNDONE[step]})" for step, what in changed.items() if what)
+    return "; ".join(reasons)
 
 
 def name_fault(name: str, existing_names: Sequence[str]) -> str:

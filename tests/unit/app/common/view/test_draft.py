@@ -1,6 +1,7 @@
 """Drafts: the spec so far, and the findings of the steps."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,23 @@ def test_an_open_step_says_why() -> None:
     assert why_open(one, "Launch") == "not done yet: save or launch"
     changed = one.put("source", "user", value="other")
     assert state_of(changed, "Connect") == "open"
-    assert why_open(changed, "Connect") == "not done with these settings, which have changed since 2026-01-31 15:30 UTC"
+    assert why_open(changed, "Connect") == "done with other settings: user changed since 2026-01-31 15:30 UTC"
     assert outdated(one) == ""
-    assert outdated(changed.note("Spark", "ok", "good", AT)) == (
-        "The settings have changed. Do these steps again: Connect (test the connection)."
-    )
+    assert outdated(changed.note("Spark", "ok", "good", AT)) == ("Connect: user changed since (test the connection)")
     assert why_open(Draft("0123abcd", first_spec()), "Tables") == "not done yet: choose tables"
+
+
+def test_tables_that_are_chosen_after_the_preflight_are_named_as_what_has_changed() -> None:
+    """Its checks depend on the tables: the tick is hollow, and says why. Other settings are named too."""
+    green = draft().put("source", "tables", value=None).note("Preflight", "ok", "12 checks passed", AT)
+    chosen = green.put("source", "tables", value=["shop.*"])
+    assert why_open(chosen, "Preflight") == "done with other settings: tables changed since 2026-01-31 15:30 UTC"
+    assert outdated(chosen) == "Preflight: tables changed since (it runs when you open it, and before a launch)"
+    more = chosen.put("source", "host", value="h").put("source", "new_tables", value="refuse")
+    assert more.changes_since("Preflight") == ["host", "tables", "settings of the source"]
+    earlier = replace(green, findings={"Preflight": replace(green.findings["Preflight"], of="0123456789abcdef")})
+    assert earlier.changes_since("Preflight") == ["settings"]
+    assert (green.changes_since("Preflight"), green.changes_since("Plan")) == ([], [])
 
 
 def test_a_login_without_a_password_is_known() -> None:
