@@ -104,7 +104,9 @@ def status(where: Directory) -> None:
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if is_copying else []
     totals, throttle = home.ask(series.epoch_totals, name), throttle_section.throttle(where)
     current = current_reads(home.reading_of(where), progress, now) if is_copying else []
-    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
+    record = home.live_record(where)
+    adds = record is not None and any(one.verb == "add-table" for one in record.commands)
+    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current, adds_tables=adds)
     is_current = stale_since(runner, lag, now) is None
     stale_lag = "" if is_current else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label

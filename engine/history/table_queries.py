@@ -87,7 +87,15 @@ class TableProgress(NamedTuple):
     @property
     def copied(self) -> bool:
         """Whether no chunk remains to be read or split off."""
-        return self.complete and self.done == self.chunks
+        return self.complete and self.done == self.chunks and not self.being_planned
+
+    @property
+    def being_planned(self) -> bool:
+        """Whether its copy has begun, but its newest plan is missing: a new table has none, a resnapshot an older one.
+
+        The runner journals `streaming` with the commit of the last chunk, so such a plan is not the one of this copy.
+        """
+        return self.state == "copying" and self.complete and self.published == self.chunks
 
     @property
     def being_copied(self) -> bool:

@@ -63,6 +63,8 @@ class Copy:
     """None while there is too little data."""
     halted: bool = False
     """Whether only stopped tables have chunks left."""
+    planning: bool = False
+    """Whether tables are being planned of which no chunk is known yet."""
 
     @property
     def eta(self) -> str | None:
@@ -72,7 +74,7 @@ class Copy:
     @property
     def done(self) -> bool:
         """Whether there was something to copy and nothing is left."""
-        return self.split and 0 < self.chunks == self.chunks_done
+        return self.split and not self.planning and 0 < self.chunks == self.chunks_done
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,17 @@ def copy_of(
     live: bool,
     throttle: Throttle = _FREE,
     current: Sequence[Read] = (),
+    adds_tables: bool = False,
 ) -> Copy:
     """The copy so far. Rates and the estimate exist only while a live runner copies.
 
     There is no estimate once a table has more chunks than expected, since nobody knows how many follow.
 
     throttle: the limits now. current: what is read so far of chunks that are being read (`current_reads`).
+
+    adds_tables: whether a command that adds tables is being carried out. Until they are planned, no event names them.
     """
+    planning = adds_tables or any(t.being_planned for t in tables)
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned_tables = [t for t in tables if t.planned]
     row_counts = [t.rows if t.copied else t.approx_rows for t in planned_tables]
@@ -112,14 +118,14 @@ def copy_of(
     going = copying(tables, live=live)
     rows = sum(t.rows for t in tables) + sum(read.rows for read in current)
     open_tables = [one for one in tables if one.being_copied]
-    foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in open_tables)
+    foreseen = not planning and all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in open_tables)
     return Copy(
         rows=rows,
         expected_rows=None if None in row_counts or expected is None else max(expected, rows),
         chunks_done=done,
         chunks=chunks,
-        split=all(t.complete for t in tables),
-        share=share(tables),
+        split=not planning and all(t.complete for t in tables),
+        share=None if planning else share(tables),
         changes=totals.changes,
         rows_s=rows_per_s([*reads, *current], now) if going else None,
         remaining=estimate(
@@ -127,7 +133,8 @@ def copy_of(
         )
         if going and foreseen
         else None,
-        halted=not open_tables and not all(t.copied for t in tables),
+        halted=not planning and not open_tables and not all(t.copied for t in tables),
+        planning=planning,
     )
 
 
@@ -175,7 +182,7 @@ def share(tables: Sequence[TableProgress]) -> float | None:
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     growing = [t for t in tables if not t.complete]
-    if not chunks or any(t.estimated_chunks is None for t in growing):
+    if not chunks or any(t.being_planned for t in tables) or any(t.estimated_chunks is None for t in growing):
         return None
     return min(done / chunks, _ALMOST) if growing else done / chunks
 
@@ -295,7 +302,9 @@ def status_line(
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
     lag_text = _tight(stale_lag.replace("up to ", "≤")) if stale_lag else lag_text
     chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
-    unknown = "not known yet" if state == "running" and not copy.halted else words.NOTHING
+    unknown = words.NOTHING
+    if state == "running" and not copy.halted:
+        unknown = "tables are being planned" if copy.planning else "not known yet"
     eta = copy.eta or ("copy done" if copy.done else unknown)
     parts = (
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",

@@ -278,6 +278,8 @@ def copy_layer(facts: PageFacts, now: datetime) -> Layer:
 
 def _copy(facts: PageFacts, now: datetime) -> VerdictLine:
     progress = facts.progress
+    if progress is not None and progress.being_planned and facts.runner.works:
+        return "Being planned", "blue", ("no chunk of this copy is known yet",)
     if progress is None or not progress.planned:
         return "No chunks", "gray", ("nothing is copied" if facts.word else "no chunk is planned",)
     read, rows = f"{_chunks(facts)} read", f"{words.count(progress.rows)} rows"

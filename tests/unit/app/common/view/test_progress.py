@@ -22,6 +22,7 @@ from app.common.view.progress import (
 )
 from engine.base import clock
 from engine.history.series import EpochTotals
+from engine.history.table_queries import TableProgress
 from engine.pipeline.runner_record import TableReading
 from engine.spec.throttle_settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
@@ -170,6 +171,31 @@ def test_the_status_line_shows_a_finished_copy_and_unknown_values() -> None:
     )
     nothing = copy_of([], [], EpochTotals(0, 0, None, None, None), NOW, live=False)
     assert status_line(nothing, None, "not started", None).startswith("Copy: 0 rows, 0/0 chunks —;")
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        pytest.param(table(0, 0, name="d.new")._replace(state="copying"), id="a new table has no plan"),
+        pytest.param(table(7, 7, 70, name="d.new")._replace(state="copying"), id="a resnapshot has the old plan"),
+    ],
+)
+def test_the_copy_is_not_done_while_tables_are_being_planned(planned: TableProgress) -> None:
+    """Their chunks are not known, so neither is a share of them, nor an end."""
+    streams = table(10, 10, 990)._replace(state="streaming")
+    copy = copy_of([streams, planned], READS, TOTALS, NOW, live=True)
+    assert (copy.done, copy.split, copy.share, copy.eta, copy.halted) == (False, False, None, None, False)
+    assert status_line(copy, None, "running", "snapshot").endswith("; ETA: tables are being planned")
+    assert status_line(copy, None, "runner lost", "snapshot").endswith("; ETA: —")
+    assert copying([streams, planned], live=True)
+
+
+def test_a_table_that_is_being_added_is_planned_before_any_event_names_it() -> None:
+    """Until then, only the open command says so."""
+    streams = table(10, 10, 990)._replace(state="streaming")
+    copy = copy_of([streams], [], TOTALS, NOW, live=True, adds_tables=True)
+    assert status_line(copy, None, "running", "streaming").endswith("; ETA: tables are being planned")
+    assert copy_of([streams], [], TOTALS, NOW, live=True).done
 
 
 def test_a_finished_table_counts_its_actual_rows() -> None:

@@ -262,6 +262,14 @@ def test_a_copy_that_is_complete_stays_complete() -> None:
     assert copy_layer(facts(progress=table(0, 0)), NOW).headline == "No chunks"
 
 
+@pytest.mark.parametrize("chunks", [0, 7])
+def test_a_copy_that_is_being_planned_is_not_done(chunks: int) -> None:
+    """A new table has no chunk yet, and those of a resnapshotted one belong to its copy before."""
+    progress = table(chunks, chunks)._replace(state="copying")
+    assert copy_layer(facts(progress=progress), NOW).headline == "Being planned"
+    assert copy_layer(facts(progress=progress, by=LOST), NOW).headline in ("No chunks", "Incomplete")
+
+
 def test_a_table_without_a_state_waits() -> None:
     """It is planned, or not even that."""
     found = facts(state=None, progress=table(4, 0), flow=Flow(None, None, None, None, None))
