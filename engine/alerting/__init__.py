@@ -7,7 +7,7 @@ lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared aft
                           `alerts.tables` has a `lag` of its own, with its glob as the table (`alerting.lag_rules`)
 table_stopped             at once; cleared when the table streams again, or is removed
 chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
-source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
+source_away               after `for_s`, at most 30 s; cleared when the source is back, or passes a later preflight
 login_refused             the same for a source that answers but refuses the login
 privileges_missing        the same for a source that refuses a statement for lack of privileges. For a table whose rows
                           the account may not read: at once; cleared when it is read (`run.snapshot.refused_reads`)

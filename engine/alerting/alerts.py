@@ -32,7 +32,7 @@ from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_kinds import remedy
-from engine.journal.connection_events import ReadsBlocked, ReadsRefused
+from engine.journal.connection_events import PreflightPassed, ReadsBlocked, ReadsRefused
 from engine.journal.events import (
     ChunkParked,
     ChunkUnparked,
@@ -41,7 +41,6 @@ from engine.journal.events import (
     Event,
     HelperRecovered,
     LagMeasured,
-    RunConnected,
     RunEnded,
     RunState,
     SourceAway,
@@ -380,8 +379,8 @@ class ActiveAlerts:
             if self._now_s - self._resnapshotted_s.setdefault(table or "", self._now_s) >= _HOUR_S:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
-    def _source(self, event: RunConnected | SourceBack) -> Iterator[AlertNotice]:
-        is_new = isinstance(event, RunConnected)  # its preflight may read all tables
+    def _source(self, event: PreflightPassed | SourceBack) -> Iterator[AlertNotice]:
+        is_new = isinstance(event, PreflightPassed)  # it may read all tables
         for name in [name for name in self.standing if name[0] in OUTAGES.values() and (is_new or name[1] is None)]:
             yield from self._clear(name, "The source can be reached again.", None)
 
@@ -483,7 +482,7 @@ _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]
     StoreAway: ActiveAlerts._away,  # noqa: SLF001
     HelperRecovered: ActiveAlerts._recovered,  # noqa: SLF001
     RunState: ActiveAlerts._run_state,  # noqa: SLF001
-    RunConnected: ActiveAlerts._source,  # noqa: SLF001
+    PreflightPassed: ActiveAlerts._source,  # noqa: SLF001
     SourceAway: ActiveAlerts._away,  # noqa: SLF001
     SourceBack: ActiveAlerts._source,  # noqa: SLF001
     RunEnded: ActiveAlerts._ended,  # noqa: SLF001

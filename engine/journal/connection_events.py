@@ -8,6 +8,11 @@ from engine.journal.events import Event
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreflightPassed(Event, name="run.preflight"):
+    """The run has logged in to its source, and its preflight has passed. Spark may not be up yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConnectionsLimited(Event, name="source.connections"):
     """The account allows fewer connections than a run usually has: from now on they are closed after each use."""
 

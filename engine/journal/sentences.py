@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from engine.base.json_records import records_from
 from engine.base.wording import NOTHING, count, duration, listing, plural, rows_differ, size, utc_time
 from engine.journal.alert_events import AlertCleared
-from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked, ReadsRefused
+from engine.journal.connection_events import ConnectionsLimited, PreflightPassed, ReadsBlocked, ReadsRefused
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.event_fields import ForeignCommit, LockSession
 from engine.journal.events import (
@@ -308,6 +308,7 @@ def _of(kind: type[E], sentence: Callable[[E], str]) -> dict[type[Event], Callab
 
 _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(RunConnected, _connected),
+    **_of(PreflightPassed, lambda _: "Preflight passed"),
     **_of(RunState, lambda e: f"Run is {e.state}{_because(e.reason)}"),
     **_of(RunControls, lambda e: f"Set: {_controls(e)}"),
     **_of(RunEnded, lambda e: f"Run ended: {e.outcome or NOTHING}"),

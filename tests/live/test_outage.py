@@ -39,6 +39,19 @@ def hanging(server: Server) -> Iterator[None]:
         os.kill(real.pid, signal.SIGCONT)
 
 
+@contextmanager
+def refusing(server: Server) -> Iterator[None]:
+    """The password changes, and the connections end."""
+    server.execute(f"ALTER USER {USER} IDENTIFIED BY 'another'")
+    for row in server.execute(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"):
+        with suppress(pymysql.Error):  # it has ended meanwhile
+            server.execute(f"KILL {row[0]}")
+    try:
+        yield
+    finally:
+        server.execute(f"ALTER USER {USER} IDENTIFIED BY '{PASSWORD}'")
+
+
 def shown_away(pipeline: Pipeline, runner: Any, kind: str = "source_away") -> dict[str, Any]:
     """The `status` that reports the outage, once its alert is raised."""
     status: dict[str, Any] = {}
@@ -88,20 +101,37 @@ def test_a_source_that_is_away_is_waited_for(
 
 
 def refuse(pipeline: Pipeline, server: Server, runner: Any) -> None:
-    """The password changes, and the connections end: the source is not unreachable, and no network is at fault."""
-    server.execute(f"ALTER USER {USER} IDENTIFIED BY 'another'")
-    for row in server.execute(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"):
-        with suppress(pymysql.Error):  # it has ended meanwhile
-            server.execute(f"KILL {row[0]}")
-    status = shown_away(pipeline, runner, "login_refused")
+    """The source is not unreachable, and no network is at fault."""
+    with refusing(server):
+        status = shown_away(pipeline, runner, "login_refused")
     assert status["away"]["refused"]
     assert "Access denied" in status["away"]["error"]
     (alert,) = (one for one in status["alerts"] if one["kind"] == "login_refused")
     assert alert["message"].startswith("The source refuses the login: ")
     assert "password" in alert["hint"]
     assert "network" not in alert["hint"]
-    server.execute(f"ALTER USER {USER} IDENTIFIED BY '{PASSWORD}'")
     pipeline.wait_for(lambda: pipeline.status()["away"] is None, runner)
+
+
+def test_a_refused_login_is_forgotten_when_the_next_run_has_logged_in(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The run is killed while its alert stands. That of the next one ends before Spark is up."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    seed_table(server, "d", "orders", 100)
+    pipeline = new_pipeline(server, "d", more=ALERTS)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
+    with refusing(server):
+        shown_away(pipeline, runner, "login_refused")
+        runner.kill()
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("run.connected")) == 2, runner)
+    cleared, connected = pipeline.events("alert.cleared")[0], pipeline.events("run.connected")[1]
+    assert cleared["kind"] == "login_refused"
+    assert cleared["seq"] < connected["seq"]
+    pipeline.stop(runner)
 
 
 def measure_after_idle_time(pipeline: Pipeline, server: Server) -> None:

@@ -47,6 +47,7 @@ from engine.journal.verification_events import (
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": (
         "run.started",
+        "run.preflight",
         "run.connected",
         "run.state",
         "run.controls",

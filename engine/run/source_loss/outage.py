@@ -30,6 +30,7 @@ from engine.base.errors import (
     TransientError,
 )
 from engine.journal import Entry, Journal
+from engine.journal.connection_events import PreflightPassed
 from engine.journal.events import ErrorReported, LagMeasured, RunState, SourceAway, SourceBack
 from engine.journal.outage_causes import Cause
 
@@ -138,8 +139,12 @@ class OutageTracker:
             self._abort_waits = lambda: None
 
     def preflight_passed(self, account: Account) -> None:
-        """Record the account: errors about privileges that it lacks name it, and how to grant them."""
+        """Journal that the source has accepted the login, which ends the alerts of an earlier run's outage.
+
+        Errors about privileges that the account lacks name it from now on, and how to grant them.
+        """
         self._account = account
+        self._journal.write(PreflightPassed())
 
     def failed(self, by: str, error: TidemarkError) -> float:
         """Record a failed try. Returns the seconds to wait before the next one.

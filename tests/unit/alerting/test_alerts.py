@@ -179,10 +179,17 @@ def test_a_table_that_the_account_may_not_read_raises_an_alert_at_once() -> None
     since = "2026-01-31T00:00:00.000000Z"
     refused = line("source.refused", 1, table="d.t", since=since, message="No.", hint="GRANT SELECT")
     permitted, back = line("source.refused", 3, table="d.t", since=None), line("source.back", 2, since=since, seconds=1)
-    connected = line("run.connected", 2, source={}, spark={})
+    connected = line("run.preflight", 2)
     name = ("privileges_missing", "d.t", 0)
     assert notices(ActiveAlerts(Settings()), refused, back, permitted) == [("raised", *name), ("cleared", *name)]
     assert notices(ActiveAlerts(Settings()), refused, connected, permitted) == [("raised", *name), ("cleared", *name)]
+
+
+def test_alerts_of_a_lost_source_end_as_soon_as_the_next_run_has_logged_in() -> None:
+    """Spark may need minutes to start, or may not start at all: the source is not at fault then."""
+    for kind in ("source_away", "login_refused", "privileges_missing"):
+        alerts = ActiveAlerts(Settings(), [Alert(kind, message="m", since=utc_text(BEGIN))])
+        assert notices(alerts, line("run.preflight", 1)) == [("cleared", kind, None, 0)]
 
 
 def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> None:
