@@ -1,7 +1,8 @@
 """What the pages share.
 
 home, selection, places   the pipelines, the chosen one, and addresses
-access                    logins and roles; `controls`: buttons that act on a pipeline; `table_acts`: on a table
+access                    what a login may do (`view/roles`: which role it has)
+controls                  buttons that act on a pipeline; `table_acts`: on a table
 runner_notice, messages   what keeps a pipeline from working; errors in three parts; `data_light`: the fourth light
 autorefresh, jobs         parts that refresh themselves, and work in the background
 badge                     the number of alerts in the header

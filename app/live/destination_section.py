@@ -9,7 +9,7 @@ import streamlit as st
 from app.common import access, columns, controls, home, jobs, meaning, messages, no_mirrors, places
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.view import words
-from app.live import sinks_section
+from app.live import request_section, sinks_section
 from app.live.view import destination
 from app.live.view.snippets import reading
 from app.live.view.source_load import asked_rows
@@ -58,6 +58,7 @@ def section(where: Directory) -> None:
     if read is None:
         return
     spec, key, sizes = read
+    request_section.section(where, spec, sizes)
     if not spec.sink.has_mirrors:
         st.caption(no_mirrors.FILES)
         return

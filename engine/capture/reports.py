@@ -12,7 +12,7 @@ import os
 import pickle
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from engine.base.errors import TidemarkError
@@ -22,6 +22,7 @@ from engine.journal.event_fields import Backfill
 from engine.plan.chunks import Range
 from engine.source.positions import Position
 from engine.source.xa_places import XaPlaces, Xid
+from engine.store.requests import COUNTER, RequestCounts
 
 Kinds = tuple[int, int, int, int]
 """Changes per kind, in the order of `decode.images.KINDS`."""
@@ -50,6 +51,8 @@ class ReaderReport:
     reader: ReaderProcess
     attempt: int = 0
     """Spark's attempt number, from 0."""
+    requests: Mapping[str, RequestCounts] = field(default_factory=dict)
+    """What its process has asked of buckets since its last report, by folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +171,17 @@ class RangeReport(ReaderReport):
 
 
 def to_bytes(report: ReaderReport) -> bytes:
-    """Serialize a report. The driver runs the same versions of Tidemark and Python."""
-    return pickle.dumps(report)
+    """Serialize a report, with the requests of this process.
+
+    The driver runs the same versions of Tidemark and Python.
+    """
+    return pickle.dumps(replace(report, requests=COUNTER.take()))
 
 
 def from_bytes(data: bytes) -> ReaderReport:
-    """The inverse of `to_bytes`."""
+    """The inverse of `to_bytes`. Its requests count as those of this process from now on."""
     report = pickle.loads(data)  # noqa: S301 - sent by one of our own tasks
     assert isinstance(report, ReaderReport)
+    for folder, requests in report.requests.items():
+        COUNTER.add(folder, requests)
     return report

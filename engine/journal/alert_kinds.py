@@ -1,6 +1,6 @@
 """What an operator must know of each kind of alert. Title, rule and remedy are worded only here.
 
-The message with the numbers is in `alerting.alert_messages`.
+The messages with the numbers are in `alerting.alerts`.
 """
 
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.outage_causes import cause_of, outage, unwritten
-from engine.journal.store_events import StoreAway, StoreBack
+from engine.journal.store_events import StoreAway, StoreBack, StoreRequests
 from engine.journal.verification_events import (
     ChangeLogKept,
     ChangeLogsAudited,
@@ -345,6 +345,9 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(ChangeLogsAudited, lambda e: f"Audit: {audited(e)}"),
     **_of(DiskFreed, lambda e: f"Files can be written again, after {plural(e.attempts or 0, 'failure')}"),
     **_of(StoreAway, _store_away),
+    **_of(
+        StoreRequests, lambda e: f"The run made {plural(sum(one.number for one in e.requests), 'request')} to buckets"
+    ),
     **_of(StoreBack, lambda e: f"The store of the destination can be used again after {duration(e.seconds)}"),
     **_of(HelperRecovered, lambda e: f"{e.helper} works again, after {plural(e.errors or 0, 'error')}"),
     **_of(AlertCleared, lambda e: f"Alert cleared: {e.message}"),

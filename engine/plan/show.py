@@ -15,6 +15,7 @@ from engine.base.wording import NOTHING, plural, sentences
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
+from engine.plan.merge_costs import merge_cost
 from engine.plan.mirrors import (
     EXCLUDED,
     LABELS,
@@ -28,6 +29,7 @@ from engine.plan.mirrors import (
 )
 from engine.plan.next_chunks import split
 from engine.plan.planner import check_names, plan_tables
+from engine.plan.request_costs import StoreCost, month_text, requests_per_day
 from engine.plan.speed import bytes_per_s, seconds
 from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection
@@ -101,6 +103,9 @@ def json_parts(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
         fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": estimated_s}
         fields["mirror"] = mirror_of(spec.sink, table, plan)
         fields["merging"] = mirror_advice(spec.sink, table, plan, rates).as_dict()
+        if spec.sink.is_bucket:
+            cost = store_cost(spec, table, plan, rates)
+            fields["requests_per_day"] = None if cost is None else {"puts": round(cost.puts), "gets": round(cost.gets)}
         yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
             yield "null}"
@@ -153,7 +158,8 @@ def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
     rates = _measured(tables, spec, exact=exact)
     if any(plan.factor is not None for _, plan, _ in planned):
         reasons.append(_FACTOR)
-    return Group(grid, "", *_lines(reasons), "", *_mirrors(spec, [(table, plan) for table, plan, _ in planned], rates))
+    pairs = [(table, plan) for table, plan, _ in planned]
+    return Group(grid, "", *_lines(reasons), "", *_mirrors(spec, pairs, rates), *_store(spec, pairs, rates))
 
 
 def _seconds(value: float | None) -> str:
@@ -189,6 +195,26 @@ def _mirrors(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRat
         yield from _lines(_reason(spec, table, plan, one) for table, plan, one in advice if one.recommended)
     readers = (f"{LABELS[merging]} excludes {' and '.join(out) or 'no reader'}" for merging, out in EXCLUDED.items())
     yield from _lines([f"Readers: {'; '.join(readers)}."])
+
+
+def _store(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRates) -> Iterator[RenderableType]:
+    """What the changes of all tables would cost in a bucket."""
+    if not spec.sink.is_bucket or rates.unknown:
+        return
+    costs = [store_cost(spec, table, plan, rates) for table, plan in planned]
+    total = sum(filter(None, costs), StoreCost())
+    size = sum(plan.approx_bytes for _, plan in planned)
+    yield from _lines([f"Requests to the bucket: {month_text(total, size, spec.sink.prices)}."])
+
+
+def store_cost(spec: Spec, table: Table, plan: Plan, rates: ChangeRates) -> StoreCost | None:
+    """The requests a day of a table at its rate of changes; None if that is unknown."""
+    rate = rates.rates.get(table.full_name)
+    if rate is None:
+        return None
+    merging = mirror_of(spec.sink, table, plan)
+    cost = merge_cost(merging, plan.approx_rows, plan.approx_bytes, rate, spec.sink) if merging else None
+    return requests_per_day(merging, rate.changes_per_s, spec.poll_interval_s, cost)
 
 
 def _reason(spec: Spec, table: Table, plan: Plan, one: MirrorAdvice) -> str:

@@ -1,8 +1,8 @@
-"""The spec: its sections, globs, periods and names.
+"""The spec: its sections, globs, periods and names. A field with its docstring is a setting; `make docs` prints it.
 
 settings.py           the whole, and the sections without a file of their own; `section`: the base of all. Masks and
                       row filters are parsed in `capture.projection`
-sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers
+sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers; `store_prices`
 alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
 startup.py            where a pipeline begins
 globs.py              globs of tables; `case_folding`: as the server compares names; `periods`

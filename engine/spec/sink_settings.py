@@ -11,6 +11,7 @@ from engine.base.errors import SpecError
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
+from engine.spec.store_prices import StorePrices
 from engine.store.bucket_url import parts_of
 from engine.store.folder_at import folder_at
 
@@ -76,6 +77,8 @@ class Sink(Section):
     """The bucket's region. By default `AWS_REGION` of the environment."""
     path_style: bool | None = None
     """Whether the bucket is part of a request's path instead of the host name. By default it is with an endpoint."""
+    prices: StorePrices | None = None
+    """What the bucket's store charges ([Costs](s3.md#costs)): with it, `plan` and the console show money a month."""
     mirror: MirrorMode = "auto"
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
     that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
@@ -139,7 +142,7 @@ class Sink(Section):
 
     @model_validator(mode="after")
     def _of_buckets(self) -> Self:
-        unused = [name for name in ("endpoint", "region", "path_style") if name in self.model_fields_set]
+        unused = [name for name in ("endpoint", "region", "path_style", "prices") if name in self.model_fields_set]
         if unused and not self.is_bucket:
             raise ValueError(f"{', '.join(unused)}: only for a path in a bucket, such as s3://bucket/lake")
         return self

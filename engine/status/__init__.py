@@ -1,1 +1,8 @@
-"""What a run shows: status, terminal, metrics, support bundle. From files alone."""
+"""What a run shows, from files alone.
+
+status                 a pipeline's status; `status_records`: its fields, which are those of `status --json`;
+                       `status_text`: as text
+terminal               a run in a terminal; `own_terminal` keeps the output of other code out of it
+counters               counts a journal's events for `metrics`, which `exporter` serves
+support_bundle         a zip for support
+"""

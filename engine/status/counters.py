@@ -30,7 +30,7 @@ from engine.journal.events import (
     TableChanged,
     TableStateChanged,
 )
-from engine.journal.store_events import StoreAway, StoreBack
+from engine.journal.store_events import StoreAway, StoreBack, StoreRequests
 from engine.journal.verification_events import TableVerified
 
 
@@ -82,6 +82,8 @@ class Seen:
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
+    requests: Counter[str] = field(default_factory=Counter)
+    """Requests to buckets, by kind."""
     space: SpaceMeasured | None = None
     verifications: dict[str, TableVerified] = field(default_factory=dict)
     """The newest verification of each table in this run."""
@@ -179,6 +181,11 @@ class Seen:
         self.alerts.discard((event.kind, event.table or ""))
 
 
+def _requested(seen: Seen, event: StoreRequests) -> None:
+    for one in event.requests:
+        seen.requests.update(put=one.puts, list=one.lists, get=one.gets, delete=one.deletes)
+
+
 _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     RunConnected: Seen.connected,
     RunState: Seen.run_state,
@@ -194,6 +201,7 @@ _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     SourceAway: Seen.source_outage,
     SourceBack: Seen.source_outage,
     StoreAway: Seen.store_away,
+    StoreRequests: _requested,
     StoreBack: Seen.writes_again,
     DiskFreed: Seen.writes_again,
     TableVerified: Seen.verified,

@@ -135,6 +135,7 @@ def _writing(make: _Families, seen: Seen) -> Iterator[Metric]:
         (),
         {(): seen.store_tries},
     )
+    yield from make.counter("store_requests", "Requests to buckets, noted every ten minutes.", ("kind",), seen.requests)
 
 
 def _source(make: _Families, seen: Seen) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from typing import Any
 import obstore
 from obstore.store import ObjectStore
 
+from engine.store import requests
 from engine.store.bucket_errors import named_errors
 
 _END_BYTES = 64 << 10
@@ -17,22 +18,26 @@ _END_BYTES = 64 << 10
 class BucketFile:
     """A file that does not change: names in a table are used once."""
 
-    def __init__(self, store: ObjectStore, key: str, place: str) -> None:
-        """place: its URL, for errors, which are those of `Folder`."""
+    def __init__(self, store: ObjectStore, key: str, folder: str, name: str) -> None:
+        """folder: its URL; errors are those of `Folder`."""
         self._store = store
         self._key = key
-        self._place = place
+        self._folder = folder
+        self._place = f"{folder}/{name}"
         self._position = 0
         self.closed = False
-        with named_errors(place):
+        with named_errors(self._place):
             self._size, self._end = self._read_end()
 
     def _read_end(self) -> tuple[int, bytes]:
         """The size of the file, and its last bytes."""
         try:
             answer: Any = obstore.get(self._store, self._key, options={"range": {"suffix": _END_BYTES}})
-            return int(answer.meta["size"]), bytes(answer.bytes())
+            end = bytes(answer.bytes())
+            requests.got(self._folder, len(end))
+            return int(answer.meta["size"]), end
         except obstore.exceptions.BaseError:
+            requests.got(self._folder, number=2)
             # An empty file has no last bytes, which stores refuse.
             if int(obstore.head(self._store, self._key)["size"]):
                 raise
@@ -48,6 +53,7 @@ class BucketFile:
         from_end = start - (self._size - len(self._end))
         if from_end >= 0:
             return self._end[from_end : from_end + length]
+        requests.got(self._folder, length)
         with named_errors(self._place):
             return bytes(obstore.get_range(self._store, self._key, start=start, length=length))
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from obstore import exceptions
 from obstore.store import ObjectStore
 
+from engine.store import requests
 from engine.store.bucket_errors import REFUSED, named_errors
 from engine.store.bucket_file import BucketFile
 from engine.store.bucket_settings import BucketSettings, opened
@@ -67,6 +68,7 @@ class BucketFolder:
 
     def find(self, name: str) -> FileEntry | None:
         """One request."""
+        requests.got(self.url)
         with named_errors(f"{self.url}/{name}"):
             try:
                 return _entry(name, obstore.head(opened(self.settings), self._key(name)))
@@ -77,32 +79,37 @@ class BucketFolder:
         """One request."""
         store, key = opened(self.settings), self._key(name)
         with named_errors(f"{self.url}/{name}"):
+            requests.got(self.url)
             if length is None:
-                return bytes(obstore.get(store, key).bytes())
-            return bytes(obstore.get_range(store, key, start=offset, length=length))
+                content = bytes(obstore.get(store, key).bytes())
+            else:
+                content = bytes(obstore.get_range(store, key, start=offset, length=length))
+        requests.got(self.url, len(content), number=0)
+        return content
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
-        return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), f"{self.url}/{name}"), mode="r")
+        return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), self.url, name), mode="r")
 
     def create(self, name: str, content: bytes) -> str:
         """A conditional put: `If-None-Match: *`."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(opened(self.settings), self._key(name), content, "create")
+            return put_if(opened(self.settings), self._key(name), content, "create", folder=self.url)
 
     def replace(self, name: str, content: bytes, tag: str) -> str:
         """A conditional put: `If-Match`. After a lost answer, "" if the file was replaced once more since."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag}, tag)
+            return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag}, tag, folder=self.url)
 
     def write(self, name: str, content: bytes) -> None:
         """A put."""
+        requests.put(self.url, len(content))
         with named_errors(f"{self.url}/{name}"):
             obstore.put(opened(self.settings), self._key(name), content)
 
     def upload(self, name: str) -> Upload:
         """In parts; one put if it is small."""
-        return _NamedErrors(BucketUpload(opened(self.settings), self._key(name)), f"{self.url}/{name}")
+        return _NamedErrors(BucketUpload(opened(self.settings), self._key(name), self.url), f"{self.url}/{name}")
 
     def copy(self, names: Iterable[str], source: Folder) -> None:
         """Within the store: a request for each, several at once."""
@@ -110,6 +117,7 @@ class BucketFolder:
         store, origin = opened(self.settings), source
 
         def copy_one(name: str) -> None:
+            requests.put(self.url, 0)
             with named_errors(f"{self.url}/{name}"):
                 obstore.copy(store, (origin / name).path, self._key(name))
 
@@ -127,24 +135,30 @@ class BucketFolder:
 
     def folders(self) -> list[str]:
         """One request for a thousand of them."""
+        requests.listed(self.url, 0)
         with named_errors(self.url):
             listing = obstore.list_with_delimiter(opened(self.settings), self.path or None)
             return sorted(str(path).rpartition("/")[2] for path in listing["common_prefixes"])
 
     def below(self, after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files. after: only those behind this name."""
-        cut = len(self.path) + 1 if self.path else 0
-        with named_errors(self.url):
-            for page in obstore.list(
-                opened(self.settings), self.path or None, offset=self._key(after) if after else None
-            ):
-                yield from (_entry(one["path"][cut:], one) for one in page)
+        cut, objects = len(self.path) + 1 if self.path else 0, 0
+        try:
+            with named_errors(self.url):
+                for page in obstore.list(
+                    opened(self.settings), self.path or None, offset=self._key(after) if after else None
+                ):
+                    objects += len(page)
+                    yield from (_entry(one["path"][cut:], one) for one in page)
+        finally:
+            requests.listed(self.url, objects)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
         keys, store = [self._key(name) for name in names], opened(self.settings)
         if not keys:
             return
+        requests.deleted(self.url, requests.pages(len(keys)))
         with named_errors(self.url):
             try:
                 obstore.delete(store, keys)
@@ -152,6 +166,7 @@ class BucketFolder:
                 if "NoSuchKey" not in str(error):
                     raise
                 # Another deletes too, which some stores call an error of the whole request, but not of a single one.
+                requests.deleted(self.url, len(keys))
                 for key in keys:
                     with suppress(FileNotFoundError):
                         obstore.delete(store, key)
@@ -188,33 +203,37 @@ class _NamedErrors:
         return self
 
 
-def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None) -> str:
+def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None, *, folder: str = "") -> str:
     """A conditional put. Returns the file's tag; "" if it has other content. Raises what the client raises.
 
-    tag: of the content that is replaced.
+    tag: of the content that is replaced. folder: counts the requests.
     """
+    requests.put(folder, len(content))
     try:
         return str(obstore.put(store, key, content, mode=mode)["e_tag"])
     except FileNotFoundError:
         if tag is None:
             raise  # the bucket itself is gone
-        current, current_tag = _found(store, key)
+        current, current_tag = _found(store, key, folder)
     except _TAKEN:
-        current, current_tag = _found(store, key)
+        current, current_tag = _found(store, key, folder)
     except REFUSED:
         raise
     except exceptions.BaseError:
-        current, current_tag = _found(store, key)
+        current, current_tag = _found(store, key, folder)
         if current is None or (current != content and current_tag == tag):  # the request may still arrive
             raise
     return str(current_tag) if current == content else ""
 
 
-def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:
+def _found(store: ObjectStore, key: str, folder: str) -> tuple[bytes | None, str | None]:
     """The content of a file and its tag; None if it is not there."""
+    requests.got(folder)
     with suppress(FileNotFoundError):
         answer = obstore.get(store, key)
-        return bytes(answer.bytes()), answer.meta["e_tag"]
+        content = bytes(answer.bytes())
+        requests.got(folder, len(content), number=0)
+        return content, answer.meta["e_tag"]
     return None, None
 
 

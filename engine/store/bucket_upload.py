@@ -12,6 +12,8 @@ from contextlib import suppress
 import obstore
 from obstore.store import ObjectStore
 
+from engine.store import requests
+
 PART_BYTES = 8 << 20
 _PARTS_IN_FLIGHT = 2
 """An upload holds five parts in memory at most: one that fills, one that waits, one on its way, two being sent."""
@@ -25,9 +27,11 @@ class _GivenUpError(Exception):
 class BucketUpload:
     """Writes one file. A small one is sent at once when it is closed."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, folder: str) -> None:
+        """folder: counts the requests."""
         self._store = store
         self._key = key
+        self._folder = folder
         self._part = bytearray()
         self._size = 0
         self._closed = False
@@ -73,6 +77,7 @@ class BucketUpload:
 
     def _finish(self) -> None:
         if self._sender is None:
+            requests.put(self._folder, self._size)
             obstore.put(self._store, self._key, bytes(self._part), use_multipart=False)
             return
         for part in (bytes(self._part), None):
@@ -105,6 +110,7 @@ class BucketUpload:
                 return
 
     def _upload(self) -> None:
+        requests.put(self._folder, 0, number=2)  # its start and its end
         try:
             obstore.put(
                 self._store, self._key, self._arriving(), chunk_size=PART_BYTES, max_concurrency=_PARTS_IN_FLIGHT
@@ -117,6 +123,7 @@ class BucketUpload:
     def _arriving(self) -> Iterator[bytes]:
         while (part := self._parts.get()) is not None and not self._given_up:
             if part:
+                requests.put(self._folder, len(part))
                 yield part
         if self._given_up:
             raise _GivenUpError

@@ -188,7 +188,7 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 
 LOOK_UPS = {
     "engine/status": 10,
-    "engine/journal": 19,
+    "engine/journal": 20,
     "engine/watch": 10,
     "engine/history": 67,
     "engine/alerting": 7,

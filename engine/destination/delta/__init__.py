@@ -5,8 +5,8 @@ table_pair            its two Delta tables: `mirror_table`, `change_log_table`, 
 log                   the Delta log: commits, deletion vectors, checkpoints
 merge                 changes become the mirror
 maintenance           compaction, optimisation, vacuum
-read                  mirrors, change logs and differences, read back
+read                  mirrors, change logs and differences, read back, also as of a time
 generations           change logs that begin again; `schema_evolution`, `table_properties`
-pair_versions         for backups and time travel
+pair_versions         versions, for backups and restores
 orphans               files that nobody committed; `folder_removal`, `layout`
 """

@@ -1,1 +1,7 @@
-"""Epochs: what the coordinator commits, and how it is delivered."""
+"""Epochs: what the coordinator commits, and how it is delivered.
+
+epoch_reader           the binlog range after the committed position, and redumped parts; `epoch`: pure functions
+pending_chunks         finished chunks that wait for the next epoch; `epoch_pace`: how long the coordinator waits
+delivery               committed epochs to the publisher; `publisher_commands`: maintenance, merges and redumps
+failed_table           a table whose destination failed is resnapshotted, or stops
+"""

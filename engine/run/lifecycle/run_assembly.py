@@ -23,6 +23,7 @@ from engine.run.lifecycle.workplace import Workplace
 from engine.run.monitors import blocked_monitor, source_drift
 from engine.run.monitors.blocked_monitor import Blocked, BlockedMonitor
 from engine.run.monitors.hidden_monitor import ReportedChanges
+from engine.run.monitors.request_monitor import RequestMonitor, places_of
 from engine.run.monitors.source_drift import SourceDrift
 from engine.run.monitors.space import SpaceMonitor
 from engine.run.snapshot.gate import Gate
@@ -32,6 +33,7 @@ from engine.run.source_loss.binlog_off import BinlogCheck
 from engine.run.tables.table_commands import IN_TURN, parsers
 from engine.spec.globs import NameRule
 from engine.spec.settings import Spec
+from engine.store.requests import COUNTER
 from engine.watch.stop_requests import runs_restarted_by
 
 
@@ -57,6 +59,7 @@ class RunParts:
     hidden: ReportedChanges
     drift: SourceDrift
     blocked: BlockedMonitor
+    requests: RequestMonitor
 
 
 def run_parts(
@@ -74,7 +77,8 @@ def run_parts(
     """
     directory = place.directory
     pace, parking = ReadPace(spec.throttle), Parking(directory, journal)
-    control = control_of(directory, journal, _control_options(spec, place, journal, pace, parking))
+    requests = RequestMonitor(places_of(spec, place.state), COUNTER, journal.write)
+    control = control_of(directory, journal, _control_options(spec, place, journal, pace, parking, requests))
     note_continuations(control.activity, journal)
     notifier = Notifier(spec, directory, journal, stderr=as_json)
     alerts = notifier.standing()
@@ -100,6 +104,7 @@ def run_parts(
         ReportedChanges(alerts),
         SourceDrift(control.activity, alerted=(source_drift.KIND, None) in alerts),
         BlockedMonitor(journal, control.activity, control.helpers, blocked),
+        requests,
     )
 
 
@@ -109,11 +114,12 @@ def _lake_disk(spec: Spec, directory: Directory) -> Path:
 
 
 def _control_options(
-    spec: Spec, place: Workplace, journal: Journal, pace: ReadPace, parking: Parking
+    spec: Spec, place: Workplace, journal: Journal, pace: ReadPace, parking: Parking, requests: RequestMonitor
 ) -> ControlOptions:
     directory, states = place.directory, [place.state] if place.state is not None else []
     chores: dict[str, Callable[[], object]] = {
-        "disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure
+        "disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure,
+        "requests": requests.look,
     }
     if place.sync is not None:
         chores["remote state"] = place.sync.report

@@ -138,6 +138,7 @@ class _LockedRun:
         outcome = "failed" if failed else "stopped" if stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
         self._parts.control.thread.finish(record if failed else None)
+        self._parts.requests.write()
         self._parts.control.states.done("stop")
         self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=record))
         self._parts.notifier.close()

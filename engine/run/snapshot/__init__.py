@@ -1,4 +1,9 @@
 """What a run does to copy tables.
 
-It decides which chunk is read next, by whom, how fast, and what becomes of a read that fails.
+scheduler         which chunks are read next, and by which job; `table_copy`: the state of one table that is copied
+splitter          splits tables into chunks, ahead of the readers
+gate, throttle    what keeps chunks from being read, and how fast they may be; `read_folder` tells running readers
+retries           failed reads: what was at fault, and when to read again; `parking`: chunks that wait for an operator
+refused_reads     tables that the account may not read
+mutable_keys      chunks of tables whose key may change
 """

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.history import cost_queries
+from engine.history import cost_queries, request_queries
+from engine.history.request_queries import DayEpochs, RequestSums
 from tests.support.simulation import Simulation
 from tests.unit.history.test_queries import ORDERS, START, indexed
 
@@ -42,3 +43,23 @@ def test_what_was_asked_of_the_source_adds_up(tmp_path: Path) -> None:
     assert found.redumped_rows == 70
     later = cost_queries.source_cost(cursor, "shop", run.now + timedelta(seconds=1))
     assert later == cost_queries.SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_requests_add_up_by_day_place_and_table(tmp_path: Path) -> None:
+    """Since a time; epochs are counted by day too."""
+    run = Simulation(tmp_path / "shop", [ORDERS], start=START).advance(20)
+    one = {"place": "sink", "table": "shop.orders", "puts": 1, "lists": 2, "gets": 3, "deletes": 4}
+    one |= {"sent_bytes": 1 << 40, "received_bytes": 6}
+    run.write("store.requests", requests=[one, {**one, "table": ""}])
+    run.write("store.requests", requests=[one])
+    run.now += timedelta(days=1)
+    run.write("store.requests", requests=[{**one, "place": "state", "table": ""}])
+    cursor, day = indexed(run), START.date()
+    after = day + timedelta(days=1)
+    assert request_queries.requests(cursor, "shop", START) == [
+        RequestSums(day, "sink", "", 1, 2, 3, 4, 1 << 40, 6),
+        RequestSums(day, "sink", "shop.orders", 2, 4, 6, 8, 2 << 40, 12),
+        RequestSums(after, "state", "", 1, 2, 3, 4, 1 << 40, 6),
+    ]
+    assert [one.day for one in request_queries.requests(cursor, "shop", run.now)] == [after]
+    assert request_queries.epochs(cursor, "shop", START) == [DayEpochs(day, run.epoch)]

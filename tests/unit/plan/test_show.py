@@ -22,6 +22,7 @@ from engine.source.catalog import Statistics
 from engine.source.change_rates import ChangeRate, ChangeRates
 from engine.spec.settings import Snapshot, Source, Spec
 from engine.spec.sink_settings import Sink
+from engine.spec.store_prices import StorePrices
 from engine.spec.throttle_settings import Throttle
 from tests.unit.plan.support import Server, column, table, walking
 
@@ -142,6 +143,21 @@ def test_both_ways_of_merging_are_compared_for_each_table(keyed: Table) -> None:
     assert merging["copy_on_write"]["excluded_readers"] == []
     assert merging["copy_on_write"]["mirror_age_s"] > merging["merge_on_read"]["mirror_age_s"]
     assert found["mirror"] == "merge_on_read"
+
+
+def test_a_bucket_has_requests(keyed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With money if the spec has prices; nothing of that for a folder, or if changes are unknown."""
+    assert "Requests to the bucket" not in shown(None, [keyed])
+    prices = StorePrices(puts_1000=0.005, gets_1000=0.0004)
+    sink = Sink(path="s3://bucket/lake", prices=prices)
+    monkeypatch.setattr("tests.unit.plan.test_show.SPEC", SPEC.model_copy(update={"sink": sink}))
+    text = " ".join(shown(None, [keyed]).split())
+    assert "Requests to the bucket: at most 371,510 puts and 440,630 gets a day: 61.01 USD a month" in text
+    (found,) = json.loads("".join(json_parts(None, [keyed], SPEC, exact=True)))["tables"]
+    assert found["requests_per_day"] == {"puts": 371510, "gets": 440630}
+    assert "Requests to the bucket" not in shown(None, [keyed], exact=False)
+    (found,) = json.loads("".join(json_parts(None, [keyed], SPEC, exact=False)))["tables"]
+    assert found["requests_per_day"] is None
 
 
 def test_an_estimate_does_not_read_the_binlog(keyed: Table) -> None:

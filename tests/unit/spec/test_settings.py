@@ -286,6 +286,8 @@ def test_a_lake_may_be_in_a_bucket() -> None:
         ('path = "s3://bucket/a//b"', "a place in a bucket may have"),
         ('path = "s3:///lake"', "names no bucket"),
         ('path = "lake"\nregion = "eu-central-1"', "region: only for a path in a bucket"),
+        ('path = "lake"\nprices = {puts_1000 = 0.005}', "prices: only for a path in a bucket"),
+        ('path = "s3://bucket/lake"\nprices = {puts_1000 = -1}', "greater than or equal to 0"),
     ],
 )
 def test_a_place_that_cannot_be_a_lake_is_refused(sink: str, message: str) -> None:

@@ -11,6 +11,11 @@ from engine.destination.delta.log.log_files import (
     log_of,
 )
 from engine.store.folder import Folder
+from engine.store.requests import COUNTER, RequestCounts
+
+_CHECKPOINTED, _CHECKPOINT_GETS = 20, 30
+"""The library asks for the pointer to a checkpoint, and for each commit twice or more often. From this version on there
+may be a checkpoint, and how many commits come after it is not known. So both are estimates."""
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
@@ -20,10 +25,17 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
     used: the library does not tell one from the other.
     """
     try:
-        return DeltaTable(folder.url, version=version, storage_options=dict(folder.options) or None)
+        delta = DeltaTable(folder.url, version=version, storage_options=dict(folder.options) or None)
     except (DeltaError, OSError):
         log_of(folder).find(CHECKPOINT_POINTER)
         raise
+    if folder.options:
+        COUNTER.add(folder.url, RequestCounts(lists=1, gets=_gets(delta.version())))
+    return delta
+
+
+def _gets(version: int) -> int:
+    return 1 + (2 * (version + 1) if version < _CHECKPOINTED else _CHECKPOINT_GETS)
 
 
 def is_table(folder: Folder) -> bool:

@@ -1,4 +1,4 @@
-"""Deletes data files and deletion vectors that no longer belong to a table, when their retention is over.
+"""Deletes data files and deletion vectors that no longer belong to a table, when `sink.files_retention` is over.
 
 A file's retention begins when a vacuum first finds that the newest version does not name it. That is noted in a file of
 the pipeline's folder, so it survives a restart; if the notes are lost, the retention starts over. Neither a file's own
