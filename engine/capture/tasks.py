@@ -49,6 +49,7 @@ from engine.capture.reports import (
 )
 from engine.capture.row_counter import RowCounter
 from engine.capture.spill import WAITING_BYTES
+from engine.capture.store_reach import reach
 from engine.capture.write_faults import outage_of, writing
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import TM_SEQ, Table, same_columns
@@ -360,15 +361,23 @@ def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError
 class WarmUp:
     """Sleeps long enough that every slot gets one. Each starts its worker, which imports what readers need."""
 
+    store: Folder | None = None
+    """A bucket's folder that the reader must be able to write to."""
     seconds: float = 0.2
 
     def run(self) -> Iterator[ReaderReport]:
-        """Yield one report that names the reader.
+        """Yield one report that names the reader, or says why it cannot write to the bucket.
 
         gc.freeze() exempts loaded modules: Spark runs the collector after each task.
         """
         clock.sleep(self.seconds)
         gc.freeze()
+        try:
+            if self.store is not None:
+                reach(self.store)
+        except OSError as error:
+            yield FailureReport(reader=ReaderProcess.here(), error=TransientError(str(error)))
+            return
         yield ReaderReport(reader=ReaderProcess.here())
 
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pymysql
@@ -67,6 +68,8 @@ class Endpoint:
     """Whether the user may open only a few connections: readers keep none from task to task."""
     password_file: str | None = None
     """The file that `password` was read from; read again at each login, and when the endpoint is sent to a reader."""
+    tls_ca_text: str = field(default="", compare=False, repr=False)
+    """The certificates in `tls_ca` when the endpoint was sent to a reader, which may not have the file."""
 
     def current_password(self) -> str:
         """The password to log in with now.
@@ -81,9 +84,26 @@ class Endpoint:
                 _passwords[self.password_file] = secret
         return _passwords.get(self.password_file, self.password)
 
+    def current_tls_ca(self) -> str:
+        """The certificates of the authorities that sign the server's; "" for the system's.
+
+        Raises OSError if their file cannot be read, and this process was not sent them.
+        """
+        if self.tls_ca is None:
+            return ""
+        try:
+            return Path(self.tls_ca).read_text(encoding="ascii")
+        except OSError:
+            if self.tls_ca_text:
+                return self.tls_ca_text
+            raise
+
     def __getstate__(self) -> dict[str, object]:
-        """Readers get the current password."""
-        return {**vars(self), "password": self.current_password()}
+        """Readers get the current password and certificates."""
+        sent = {**vars(self), "password": self.current_password()}
+        with suppress(OSError, UnicodeDecodeError):  # then the reader says what is wrong with its own file
+            sent["tls_ca_text"] = self.current_tls_ca()
+        return sent
 
     def __repr__(self) -> str:
         return f"Endpoint({self.user}@{self.host}:{self.port})"
@@ -349,7 +369,9 @@ def _login_preferring_tls(options: dict[str, Any]) -> Connection:
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
-    return _unverified() if endpoint.tls == "required" else ssl.create_default_context(cafile=endpoint.tls_ca)
+    if endpoint.tls == "required":
+        return _unverified()
+    return ssl.create_default_context(cadata=endpoint.current_tls_ca() or None)
 
 
 def _unverified() -> ssl.SSLContext:

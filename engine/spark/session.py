@@ -21,8 +21,10 @@ from engine.journal.event_fields import SparkFacts
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
 from engine.spark.kinds import SessionKind, is_local, open_kind, remedy
+from engine.spark.store_access import require_access
 from engine.spark.workers import ask, hosts, require, versions
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 _FIRST_TASK_S = 180.0
 """Seconds after which a cluster that has run no task of ours counts as having no room for us."""
@@ -93,10 +95,11 @@ class Session:
         """The session, for the journal."""
         return SparkFacts(self.master, self.ui, self.version, self.slots)
 
-    def prepare(self, folder: Path | None) -> None:
+    def prepare(self, folder: Path | None, store: Folder | None = None) -> None:
         """Ship our code, check the workers, start a reader in each slot and count them.
 
-        folder: the destination's; None if it is in a bucket. Raises PreflightError with what the workers lack.
+        folder: the destination's; None if it is in a bucket. store: that bucket, tried where workers are not on this
+        host. Raises PreflightError with what the workers lack.
         """
         if self._kind.own_python:
             self._claimed = self._kind.slots()
@@ -106,7 +109,7 @@ class Session:
             with _explained(self.master, self._hosts):
                 answers = _in_time(lambda: self._ask(folder), self.master)
             require(answers, versions(), folder, remedy(self.master))
-            self._count()
+            self._count(store)
         if not is_local(self.master):
             self._watcher.start()
 
@@ -131,11 +134,12 @@ class Session:
             return hosts(self._kind.spark, self._enough)
         return []
 
-    def _count(self) -> None:
+    def _count(self, store: Folder | None) -> None:
         """Fill all slots and count the readers; repeat while executors register."""
         for _ in range(_TRIES):
             claimed = max(1, self._kind.slots())
-            reports = self.run([WarmUp()] * (2 * claimed), "starting the readers")
+            reports = self.run([WarmUp(store)] * (2 * claimed), "starting the readers")
+            require_access(reports, store)
             self._claimed = self._kind.slots()
             readers = {report.reader for report in reports}
             # There may be more readers than slots: a slot may begin its next task before Spark has its last worker
@@ -167,7 +171,7 @@ def open_session(spec: Spec) -> Session:
     with _explained(master):
         session = Session(open_kind(spec.name, spec.spark), master)
         try:
-            session.prepare(spec.sink.local_path)
+            session.prepare(spec.sink.local_path, spec.sink.quick_folder if spec.sink.is_bucket else None)
         except BaseException:
             session.stop()
             raise

@@ -170,6 +170,11 @@ class Sink(Section):
         """The place as a folder."""
         return folder_at(str(self.path), self.endpoint, self.region, path_style=self.path_style)
 
+    @property
+    def quick_folder(self) -> "Folder":
+        """The same place; requests to a bucket give up after seconds."""
+        return folder_at(str(self.path), self.endpoint, self.region, path_style=self.path_style, quick=True)
+
     def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
         """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""
         mode = self.mirror

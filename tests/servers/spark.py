@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -30,10 +32,31 @@ FOLDER_PREFIX = "tidemark-spark-"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-class Daemon:
-    """One process of Spark, a session leader. `name` also names its log; python: what its Python workers run."""
+_HIDING = 'for folder in $HIDDEN; do mount -t tmpfs none "$folder" || exit 9; done; exec "$@"'
 
-    def __init__(self, folder: Path, name: str, *command: str, python: str = sys.executable) -> None:
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Another host: a process that sees some folders empty, and has other credentials of AWS."""
+
+    hidden: Sequence[Path] = ()
+    credentials: Mapping[str, str] = field(default_factory=dict)
+
+
+def can_hide() -> bool:
+    """Whether folders can be hidden from a process here: it takes a mount namespace."""
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+
+
+class Daemon:
+    """One process of Spark, a session leader. `name` also names its log; python: what its Python workers run.
+
+    elsewhere: the host that it is on, if not this one.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, *command: str, python: str = sys.executable, elsewhere: Elsewhere | None = None
+    ) -> None:
         self.name, self.log = name, folder / f"{name}.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         environment |= {
@@ -43,9 +66,14 @@ class Daemon:
             "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
             "PYSPARK_PYTHON": python,
         }
+        apart = list[str]()
+        if elsewhere is not None:
+            apart = ["unshare", "--mount", "sh", "-c", _HIDING, "sh"]
+            environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+            environment |= {"HIDDEN": " ".join(map(str, elsewhere.hidden)), **elsewhere.credentials}
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", str(HOME / "bin/spark-class"), *command],
+                [*apart, "setpriv", "--pdeathsig", "KILL", "--", str(HOME / "bin/spark-class"), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -89,10 +117,11 @@ def _runs(process: psutil.Process, word: str) -> bool:
 class Cluster:
     """A standalone cluster; `master` is its ``spark://`` address.
 
-    Workers have one core each and come by `add_worker`.
+    Workers have one core each and come by `add_worker`. elsewhere: the workers' host, as of `Daemon`.
     """
 
-    def __init__(self, workers: int = 2) -> None:
+    def __init__(self, workers: int = 2, elsewhere: Elsewhere | None = None) -> None:
+        self._elsewhere = elsewhere
         self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         self.workers: list[Daemon] = []
         port = free_port()
@@ -112,7 +141,15 @@ class Cluster:
         name, port = f"worker-{len(self.workers)}", free_port()
         place = ("--host", HOST, "--port", str(port), "--webui-port", "0", "--work-dir", str(self.folder / name))
         size = ("--cores", "1", "--memory", "1g")
-        worker = Daemon(self.folder, name, "org.apache.spark.deploy.worker.Worker", *place, *size, self.master)
+        worker = Daemon(
+            self.folder,
+            name,
+            "org.apache.spark.deploy.worker.Worker",
+            *place,
+            *size,
+            self.master,
+            elsewhere=self._elsewhere,
+        )
         self.workers.append(worker)
         worker.wait_for(port)
         return worker
@@ -136,9 +173,10 @@ class Cluster:
 
 
 class ConnectServer:
-    """A Spark Connect server with two local slots: `master` is its ``sc://`` address."""
+    """A Spark Connect server with two local slots: `master` is its ``sc://`` address. elsewhere: as of `Daemon`."""
 
-    def __init__(self, python: str = sys.executable) -> None:
+    def __init__(self, python: str = sys.executable, elsewhere: Elsewhere | None = None) -> None:
+        self._elsewhere = elsewhere
         self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         self.port, self._python = free_port(), python
         self.master = f"sc://{HOST}:{self.port}"
@@ -156,7 +194,9 @@ class ConnectServer:
         command = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-        self.daemon = Daemon(self.folder, "connect", *command, "spark-internal", python=self._python)
+        self.daemon = Daemon(
+            self.folder, "connect", *command, "spark-internal", python=self._python, elsewhere=self._elsewhere
+        )
         self.daemon.wait_for(self.port)
 
     def kill(self) -> None:

@@ -396,6 +396,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "spark/kinds.py::": (2, OUTSIDE),
     "spark/session.py::_explained": (1, OUTSIDE),
     "spark/session.py::_in_time": (1, OUTSIDE),
+    "spark/store_access.py::require_access": (1, ("test_apart.py::test_hosts_without_credentials_are_named",)),
     "spark/workers.py::require": (2, OUTSIDE),
     "spec/case_folding.py::_sections": (1, INPUT),
     "spec/sink_settings.py::Sink.require_mirrors": (1, INPUT),

@@ -25,7 +25,7 @@ ROOMS: dict[str, set[str]] = {
     "history": {"journal", "pipeline"},
     "watch": {"alerting", "journal", "pipeline", "spec"},
     "capture": {"decode", "journal", "ledger", "pipeline", "plan", "source", "spec", "sql", "store"},
-    "spark": {"capture", "journal", "spec"},
+    "spark": {"capture", "journal", "spec", "store"},
     "destination": {"capture", "decode", "journal", "ledger", "plan", "spec", "store"},
     "explore": {"capture", "decode", "destination", "ledger", "pipeline", "spec", "store"},
     "audit": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "source", "spec", "store"},

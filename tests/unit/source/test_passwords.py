@@ -4,10 +4,14 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from engine.base import redaction
+from engine.source import connect
 from engine.source.connect import Endpoint
 from engine.source.endpoint import endpoint_of
 from engine.spec.settings import Source
+from tests.support.mail_server import make_certificate
 
 
 def endpoint(file: Path) -> Endpoint:
@@ -51,3 +55,15 @@ def test_a_reader_without_the_file_gets_the_password_of_the_moment_at_which_it_i
     assert (sent.password, sent) == ("tide-Mark-6", found)
     plain = pickle.loads(pickle.dumps(Endpoint("db", 3306, "u", "p")))  # noqa: S301 - our own
     assert plain.current_password() == "p"
+
+
+def test_a_reader_without_the_file_gets_the_certificates_too(tmp_path: Path) -> None:
+    """Its own file counts, if it has one; without both, it is told which file is missing."""
+    certificate = make_certificate(tmp_path / "ca.pem")
+    verified = Endpoint("db", 3306, "u", "p", tls="verify", tls_ca=str(certificate))
+    sent = pickle.loads(pickle.dumps(verified))  # noqa: S301 - our own
+    certificate.unlink()
+    (authority,) = connect._tls(sent).get_ca_certs()
+    assert (("commonName", "mail"),) in authority["subject"]
+    with pytest.raises(FileNotFoundError, match=certificate.name):
+        connect._tls(verified)
