@@ -56,9 +56,7 @@ def blocked_reads(where: Directory, table: str | None = None) -> None:
 def refused_reads(where: Directory, table: str | None = None) -> None:
     """A panel for each table that the account may not read. table: only this one."""
     for alert in alert_list.refused_reads(home.alerts_of(where), table):
-        meaning = (
-            "The read of its rows waits for the grant. Published data is unaffected, and changes are still applied."
-        )
+        meaning = "The read of its rows waits for the grant. Published data is unaffected, and other tables are read."
         messages.three_parts(alert.message, meaning, for_console(alert.hint))
 
 

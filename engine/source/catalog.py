@@ -87,7 +87,7 @@ def list_tables(connection: Connection) -> list[tuple[str, str]]:
 
 
 def check_not_hidden(connection: Connection, database: str, table: str) -> None:
-    """Check that a table that is not listed is gone. A revoked SELECT hides it just the same.
+    """Check that the account may read a table. A revoked SELECT hides it from the catalog, like a drop.
 
     Raises PrivilegesMissingError if the account may not read the table, whether it exists or not.
     """
@@ -97,6 +97,15 @@ def check_not_hidden(connection: Connection, database: str, table: str) -> None:
         raise
     except (SchemaChangedError, PreflightError):  # no such table, no such database
         return
+
+
+def is_hidden(connection: Connection, database: str, table: str) -> bool:
+    """Whether the account may not read a table."""
+    try:
+        check_not_hidden(connection, database, table)
+    except PrivilegesMissingError:
+        return True
+    return False
 
 
 def uncaptured(connection: Connection, globs: Sequence[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import pymysql
 from engine.base import clock
 from engine.base.errors import (
     LedgerError,
+    PrivilegesMissingError,
     SourceChangedError,
     SourceLostError,
     SpecError,
@@ -40,7 +41,7 @@ from engine.pipeline.runner_file import find_runner
 from engine.pipeline.table_verdict import incomparable
 from engine.pipeline.verifications import read_details
 from engine.plan.chunks import WHOLE
-from engine.source.catalog import read_table
+from engine.source.catalog import check_not_hidden, read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import current
@@ -168,6 +169,8 @@ class Verifier:
             why, again = _clause(error), True
         except SourceLostError as error:
             why, again = _clause(error), False
+        except PrivilegesMissingError as error:
+            verdict, why, again = "unverifiable", f"the account may not read it: {error.message.rstrip('.')}", False
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
         except self._captured.read_failures(name) as error:  # a vacuum may have deleted the files that were read
@@ -188,6 +191,7 @@ class Verifier:
         session = self._opened(state)
         if state.position.gtids is not None:
             session.watermarks.offer(Candidate(state.position, server_time_s(session.connection)))
+        check_not_hidden(session.connection, table.database, table.name)  # it would pass for an altered table
         if not same_columns(read_table(session.connection, table.database, table.name), table):
             raise Incomparable(
                 "lagging", "its columns have changed on the source, and the pipeline has not followed yet"

@@ -55,38 +55,3 @@ def test_lost_privileges_are_named_and_waited_for(
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
     assert len(pipeline.events("run.started")) == 1
     assert "privileges_missing" in [one["kind"] for one in pipeline.events("alert.cleared")]
-
-
-def test_a_table_that_is_altered_while_the_account_may_not_read_it_waits_for_the_grant(
-    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
-) -> None:
-    """The catalog hides it as if it was dropped. The same run continues with the new column, and no row is lost."""
-    server = private_server(flavor)
-    server.execute("CREATE DATABASE d")
-    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
-    server.execute("INSERT INTO d.t VALUES (1, 0)")
-    server.execute("CREATE TABLE d.u (id INT PRIMARY KEY)")
-    server.execute(f"REVOKE SELECT ON *.* FROM '{USER}'@'%'")
-    for table in ("t", "u"):
-        server.execute(f"GRANT SELECT ON d.{table} TO '{USER}'@'%'")
-    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5, more=ALERTS)
-    runner = pipeline.start_streaming()
-
-    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
-    server.execute("ALTER TABLE d.t ADD COLUMN w INT")
-    server.execute("INSERT INTO d.t VALUES (2, 0, 7)")
-    shown: dict[str, Any] = {}
-
-    def waits() -> bool:
-        shown.update(pipeline.status())
-        return shown["away"] is not None and "privileges_missing" in {one["kind"] for one in shown["alerts"]}
-
-    pipeline.wait_for(waits, runner)
-    assert [one["error"] for one in shown["tables"]] == [None, None]
-    assert "SELECT command denied" in shown["away"]["error"]
-    server.execute(f"GRANT SELECT ON d.t TO '{USER}'@'%'")
-    pipeline.wait_for(lambda: pipeline.status()["away"] is None, runner)
-    server.execute("INSERT INTO d.t VALUES (3, 0, 8)")
-    pipeline.finish(runner)
-    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
-    assert {one["state"] for one in pipeline.events("table.state")}.isdisjoint({"stopped"})

@@ -1,14 +1,20 @@
-"""The account may no longer read one table while it is copied or redumped, and gets the privilege back."""
+"""The account may no longer read one table, and gets the privilege back: other tables never wait."""
 
+import json
+import signal
+import time
 from typing import Any
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
+from tests.support.patience import PATIENCE_S
 
 ROWS = 2000
+GRANTED_S = 60.0
+"""A table continues within 30 seconds of the grant; the machine may be slow."""
 
 
 def _create(server: Server) -> None:
@@ -87,6 +93,97 @@ def test_a_copy_of_a_table_that_the_account_may_not_read_any_more_waits_for_the_
     assert not pipeline.events("chunk.parked")
     assert not _refused(pipeline)
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+def test_a_table_that_is_altered_while_the_account_may_not_read_it_waits(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The catalog hides it as if it was dropped. Another table streams; the same run copies it after the grant."""
+    server = private_server(flavor)
+    _create(server)
+    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5)
+    runner = pipeline.start_streaming()
+
+    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
+    server.execute("ALTER TABLE d.t ADD COLUMN w INT")
+    server.execute("INSERT INTO d.t VALUES (5000, 0, 7)")
+    pipeline.wait_for(lambda: _refused(pipeline), runner)
+    _insert_elsewhere(pipeline, server, runner, 100)
+    assert ("d.t", "stopped") in _states(pipeline)
+    assert "d.t will be resnapshotted: The account may not read d.t" in " ".join(
+        pipeline.command("status").stdout.split()
+    )
+    epochs = len(pipeline.epochs())
+    _insert_elsewhere(pipeline, server, runner, 101)
+    assert len(pipeline.epochs()) < epochs + 10, "a table that waits causes no epochs"
+
+    _grant(pipeline, server)
+    granted_s = time.monotonic()
+    pipeline.wait_for(lambda: _states(pipeline)[-2:] == [("d.t", "copying"), ("d.t", "streaming")], runner)
+    assert time.monotonic() - granted_s < GRANTED_S
+    pipeline.wait_for(lambda: not _refused(pipeline), runner)
+    server.execute("INSERT INTO d.t VALUES (5001, 0, 8)")
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+    assert not pipeline.events("source.away")
+    assert not pipeline.status()["alerts"]
+
+
+def test_a_resnapshot_of_a_table_that_the_account_may_not_read_waits_for_the_grant(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """Across runs, and although only a command may resnapshot it. A grant on everything helps, too."""
+    server = private_server(flavor)
+    _create(server)
+    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5, source='schema_changes = "stop"')
+    runner = pipeline.start_streaming()
+    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
+    server.execute("TRUNCATE TABLE d.t")
+    pipeline.wait_for(lambda: ("d.t", "stopped") in _states(pipeline), runner)
+    (stop,) = (one for one in pipeline.status()["alerts"] if one["kind"] == "table_stopped")
+    assert stop["hint"].startswith(f"Grant it: GRANT SELECT ON `d`.`t` TO '{USER}'@'%';")
+    assert stop["hint"].endswith("Then resnapshot it: tidemark redump SPEC --table d.t")
+    assert not _refused(pipeline), "only a command resnapshots it"
+
+    assert pipeline.command("redump", "--table", "d.t").returncode == 0
+    pipeline.wait_for(lambda: _refused(pipeline), runner)
+    _insert_elsewhere(pipeline, server, runner, 100)
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=PATIENCE_S) == 1, "a table has stopped"
+
+    runner = pipeline.start()
+    started = lambda: len(pipeline.events("source.refused")) > 1  # noqa: E731
+    pipeline.wait_for(started, runner)
+    _insert_elsewhere(pipeline, server, runner, 101)
+    server.execute("INSERT INTO d.t VALUES (1, 1)")
+    server.execute(f"GRANT SELECT ON *.* TO '{USER}'@'%'")
+    pipeline.wait_for(lambda: _states(pipeline)[-1:] == [("d.t", "streaming")], runner)
+    pipeline.wait_for(lambda: not _refused(pipeline), runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+    assert not pipeline.events("source.away")
+
+
+def test_verify_says_that_the_account_may_not_read_a_table(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """It has not changed, though the catalog does not list it any more. Another table is verified."""
+    server = private_server(flavor)
+    _create(server)
+    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5)
+    pipeline.run("caught-up")
+    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
+    verified = json.loads(pipeline.command("verify", "--json").stdout)
+    results = {one["table"]: one for one in verified["tables"]}
+    assert results["d.u"]["verdict"] == "verified"
+    assert results["d.t"]["verdict"] == "unverifiable"
+    assert results["d.t"]["why"].startswith("the account may not read it: ")
+
+
+def _insert_elsewhere(pipeline: Pipeline, server: Server, runner: Runner, key: int) -> None:
+    """Write to the other table, and wait until its mirror has the row."""
+    server.execute(f"INSERT INTO d.u VALUES ({key}, 7)")
+    pipeline.wait_for(lambda: key in lake_table(pipeline.mirror("u"))["id"].to_pylist(), runner)
 
 
 def _states(pipeline: Pipeline) -> list[tuple[str, str]]:

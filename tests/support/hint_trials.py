@@ -225,6 +225,13 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_source_hints.py::test_a_table_that_is_not_copied_is_streamed_from_now_on_as_the_hint_says",),
     ),
+    "run/tables/schema_change.py::_refused": (
+        2,
+        (
+            "test_table_privileges.py::test_a_table_that_is_altered_while_the_account_may_not_read_it_waits",
+            "test_table_privileges.py::test_a_resnapshot_of_a_table_that_the_account_may_not_read_waits_for_the_grant",
+        ),
+    ),
     "run/tables/schema_change.py::_current_table": (
         1,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),

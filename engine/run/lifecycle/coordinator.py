@@ -25,6 +25,7 @@ from engine.run.epochs.publisher_commands import Requests
 from engine.run.lifecycle.epoch_commit import EpochCommit
 from engine.run.lifecycle.epoch_retries import FAILURES, EpochRetries
 from engine.run.lifecycle.pending_work import PendingWork
+from engine.run.lifecycle.refused_tables import RefusedTables
 from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
 from engine.run.monitors.progress import ProgressEvents
@@ -60,6 +61,7 @@ class Coordinator:
     work: PendingWork
     pace: EpochPace
     progress: ProgressEvents
+    refused: RefusedTables
 
     def run(self, until: str | None) -> bool:
         """Run epochs until `until` ("snapshot", "caught-up"), or for ever.
@@ -161,6 +163,7 @@ class Coordinator:
     def _follow(self) -> None:
         """Change tables, and commit an epoch if there is something to commit."""
         connection = self.reads.connection
+        self.refused.look(connection, self.epochs.state().tables)
         self.tables.commit_memberships(connection.now)
         position, committed_position = connection.position(), self.epochs.position
         if position.order < committed_position.order:

@@ -25,6 +25,7 @@ from engine.run.lifecycle.coordinator import Coordinator
 from engine.run.lifecycle.epoch_commit import EpochCommit
 from engine.run.lifecycle.epoch_retries import EpochRetries
 from engine.run.lifecycle.pending_work import PendingWork
+from engine.run.lifecycle.refused_tables import refused_tables_of
 from engine.run.lifecycle.run_assembly import RunParts
 from engine.run.lifecycle.run_start import committed_state
 from engine.run.lifecycle.source_connection import SourceConnection
@@ -37,7 +38,6 @@ from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.read_folder import ReadFolder, read_path
-from engine.run.snapshot.refused_reads import refused_reads_of
 from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
 from engine.run.snapshot.throttle import Health
@@ -71,9 +71,9 @@ class EpochAssembly:
         position = self.state().position
         gtids = known_gtids(connection.now, source.endpoint, source.server, position, first)
         captured = CapturedTables(run.spec, self.publisher.destination.landing)
-        refused_reads = refused_reads_of(run.journal, connection.now, bounded=self.bounded)
+        refused = refused_tables_of(run.journal, connection.now, bounded=self.bounded)
         snapshot = snapshot_of(
-            run.spec, source.endpoint, source.turns, session, run.gate, control.activity, run.journal, refused_reads
+            run.spec, source.endpoint, source.turns, session, run.gate, control.activity, run.journal, refused.reads
         )
         redumps = self._redumps(source, captured, snapshot)
         mariadb = source.server.flavor == "mariadb"
@@ -115,6 +115,7 @@ class EpochAssembly:
             tables,
             progress,
             pace,
+            refused,
             gtids,
             Candidate(position, 0.0),
         )
@@ -134,9 +135,10 @@ class EpochAssembly:
             epochs,
             EpochRetries(connection, control.away, control.disk, control.state, self.state),
             self.publisher,
-            PendingWork(self.state, control.tables, membership, snapshot, redumps, chunks, run.gate.parking),
+            PendingWork(self.state, control.tables, membership, snapshot, redumps, chunks, run.gate.parking, refused),
             pace,
             progress,
+            refused,
         )
 
     def _redumps(self, source: SourceAccess, captured: CapturedTables, snapshot: SnapshotScheduler) -> RedumpExecutor:

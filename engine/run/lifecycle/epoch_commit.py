@@ -29,6 +29,7 @@ from engine.run.epochs.epoch import (
 from engine.run.epochs.epoch_pace import EpochPace
 from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.epochs.pending_chunks import PendingChunks
+from engine.run.lifecycle.refused_tables import RefusedTables
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.lifecycle.table_changes import TableChanges
 from engine.run.monitors.lag import CommittedPosition
@@ -36,7 +37,7 @@ from engine.run.monitors.progress import ProgressEvents
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
-from engine.run.tables.alterations import Alterations
+from engine.run.tables.alterations import Alterations, Judgement
 from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership import MembershipChanges
 from engine.run.tables.schema_change import SchemaVerdict
@@ -83,6 +84,7 @@ class EpochCommit:
     tables: TableChanges
     progress: ProgressEvents
     pace: EpochPace
+    refused: RefusedTables
     gtids: KnownGtids
     """The GTIDs up to the committed position."""
     candidate: Candidate
@@ -112,13 +114,17 @@ class EpochCommit:
         content = self._read(position)
         read_s = clock.monotonic_s() - began_s
         ends = max([content.end, content.committed_position], key=lambda p: p.order)
-        judged = self.alterations.judge(self.connection.now, self.state(), content.alteration, to_resnapshot, ends)
+        judged = self.alterations.judge(
+            self.connection.now, self.state(), content.alteration, to_resnapshot, ends, self.refused.waits
+        )
         record, verdicts = self._record(content, judged)
         self.delivery.commit(record)
         self._note_commit(record, content, verdicts)
         if content.end.order >= position.order:
             self.snapshot.binlog_read(began_s)
         self._change_tables(content, verdicts, to_resnapshot)
+        for name, error in judged.waiting.items():
+            self.refused.note(self.captured.tables[name], error)
         self.publisher.submit(record)
         self._advance(content.reports, seen_s)
         took_s = clock.monotonic_s() - began_s
@@ -149,10 +155,9 @@ class EpochCommit:
         self.delivery.require_files(self.captured.changes, reports, redumped)
         return _EpochContent(committed_position, end, frozen, reports, again, redumped, alteration)
 
-    def _record(
-        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict]
-    ) -> tuple[EpochRecord, Mapping[str, SchemaVerdict]]:
+    def _record(self, content: _EpochContent, judged: Judgement) -> tuple[EpochRecord, Mapping[str, SchemaVerdict]]:
         """The epoch's record, and the verdicts on tables that do not stop in it."""
+        verdicts = judged.verdicts
         new_chunks = {}
         for name, chunks in self.snapshot.new_chunks().items():
             coverage = self.snapshot.coverage(name)
@@ -161,7 +166,7 @@ class EpochCommit:
         changes = {
             name: verdict.to_record(self.captured.tables[name], self.state().tables[name].projection)
             for name, verdict in verdicts.items()
-        }
+        } | dict(judged.postponed)
         reports, redumped = content.reports, content.redumped
         tables, stopped = table_records(new_chunks, content.frozen, reports, self.chunks.stopped, changes, redumped)
         verdicts = {n: v for n, v in verdicts.items() if n not in stopped and n not in self.chunks.stopped}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from engine.ledger.state import State
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.epochs.pending_chunks import PendingChunks
+from engine.run.lifecycle.refused_tables import RefusedTables
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.scheduler import SnapshotScheduler
@@ -23,6 +24,7 @@ class PendingWork:
         redumps: RedumpExecutor,
         chunks: PendingChunks,
         parking: Parking,
+        refused: RefusedTables,
     ) -> None:
         self._state = state
         self._commands = commands
@@ -31,11 +33,12 @@ class PendingWork:
         self._redumps = redumps
         self._chunks = chunks
         self._parking = parking
+        self._refused = refused
 
     @property
     def resnapshot_due(self) -> bool:
-        """Whether a resnapshot was decided and has not begun yet."""
-        return any(table.due for table in self._state().tables.values())
+        """Whether a resnapshot was decided and can begin."""
+        return any(table.due and not self._refused.waits(name) for name, table in self._state().tables.items())
 
     @property
     def is_asked(self) -> bool:
@@ -48,8 +51,18 @@ class PendingWork:
         return self.is_asked or self._redumps.waiting or not self._state().copied
 
     @property
+    def _is_refused(self) -> bool:
+        """Whether a resnapshot still waits for a privilege."""
+        tables = self._state().tables.items()
+        return any(
+            table.due and self._refused.waits(name) and self._refused.is_temporary(name) for name, table in tables
+        )
+
+    @property
     def is_copied(self) -> bool:
         """Whether all tables are copied and committed, and no command waits; parked chunks do not count."""
+        if self._is_refused:
+            return False
         done = self._state().copied and self._snapshot.idle and not self._chunks.frozen and not self.is_asked
         return done or self._only_parked()
 

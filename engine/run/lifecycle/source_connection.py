@@ -49,6 +49,12 @@ class SourceConnection:
                 query(self.now, "DO 0")
             self._open()
 
+    def renew(self) -> None:
+        """Open another one if it is kept: with the privileges that the account has now."""
+        if not self._turns.few:
+            self.close()
+            self._open()
+
     def position(self) -> Position:
         """The source's current position."""
         return current(self.now, self._source.server)

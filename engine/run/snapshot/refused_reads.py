@@ -1,5 +1,7 @@
 """Tables whose rows the account may not read: their chunks wait for the grant, and everything else continues.
 
+Tables whose columns it may not see wait in the same way (`run.lifecycle.refused_tables`).
+
 Whoever took the privilege can give it back, so such a read counts against no chunk. A run without an end waits as long
 as the privilege is missing. A run with an end waits `source_loss.outage.REFUSED_S`. The first refusal is an event with
 the statement that grants the privilege, and raises the alert `privileges_missing` of the table.
@@ -45,8 +47,9 @@ class RefusedReads:
         return refusal
 
     def is_temporary(self, table: str) -> bool:
-        """Whether a refused table still waits for its privilege."""
-        return clock.monotonic_s() - self._since_s[table] < self._patience_s
+        """Whether a table waits for its privilege, or would from now on."""
+        now_s = clock.monotonic_s()
+        return now_s - self._since_s.get(table, now_s) < self._patience_s
 
     def end(self, table: str) -> None:
         """Record that the table is read, or is not to be read any more."""

@@ -1,10 +1,11 @@
 """Judges the tables at an epoch's end: those with a schema change, and those to resnapshot."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.base import clock
+from engine.base.errors import PrivilegesMissingError
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration
@@ -12,7 +13,9 @@ from engine.capture.captured_tables import CapturedTables
 from engine.decode.schema import same_columns
 from engine.destination.publisher import Publisher
 from engine.journal.events import TableChanged
+from engine.ledger.records import TableChange
 from engine.ledger.state import State, TableState
+from engine.run.epochs.failed_table import due
 from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.resnapshot_limit import limited
 from engine.run.tables.schema_change import OTHER_VALUES, REQUESTED, Altered, SchemaVerdict, verdict
@@ -26,6 +29,17 @@ from engine.sql.alter import Alter
 
 _MOST_LATER = 50
 """Statements on one table that are looked at ahead of their turn; with more of them it is resnapshotted."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What happens to tables at an epoch's end."""
+
+    verdicts: Mapping[str, SchemaVerdict]
+    postponed: Mapping[str, TableChange]
+    """The tables that were not altered, and whose resnapshot waits for a privilege: the changes that say so."""
+    waiting: Mapping[str, PrivilegesMissingError]
+    """The tables that are resnapshotted once the account may read them: the source's errors about them."""
 
 
 @dataclass
@@ -44,10 +58,12 @@ class Alterations:
         alteration: Alteration | None,
         to_resnapshot: Collection[str],
         end: Position,
-    ) -> dict[str, SchemaVerdict]:
-        """Verdicts by table. alteration: the one that ends the epoch. end: the epoch's end.
+        waits: Callable[[str], bool],
+    ) -> Judgement:
+        """Judge the tables. alteration: the one that ends the epoch. end: the epoch's end.
 
-        to_resnapshot: tables to resnapshot because an operator asked for it.
+        to_resnapshot: tables to resnapshot because an operator asked for it. waits: whether a table's resnapshot still
+        waits for a privilege.
         """
         statements: dict[str, str | None] = {}
         cause = None
@@ -59,8 +75,10 @@ class Alterations:
                 cause = statement_cause(connection, server)
             if alteration.unproved_since is not None:
                 statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
-        statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *to_resnapshot])
-        verdicts = {}
+        altered_names = {name for name in statements if not state.tables[name].stopped}
+        due_names = [n for n, table in state.tables.items() if table.due and not waits(n)]
+        statements |= dict.fromkeys([*due_names, *to_resnapshot])
+        verdicts: dict[str, SchemaVerdict] = {}
         for name, statement in statements.items():
             table_state, table = state.tables[name], self.captured.tables[name]
             altered = Altered(
@@ -78,7 +96,13 @@ class Alterations:
             verdicts[name] = self._verdict(
                 connection, table_state, altered, statement, cause, on_request=name in to_resnapshot
             )
-        return verdicts
+        refused = {name: one for name, one in verdicts.items() if one.refusal}
+        unaltered = {name: one for name, one in refused.items() if name not in altered_names}
+        return Judgement(
+            {name: one for name, one in verdicts.items() if name not in unaltered},
+            {n: TableChange(due=due(one.error)) for n, one in unaltered.items() if not state.tables[n].due},
+            {n: one.refusal for n, one in refused.items() if one.refusal and (one.due or n in unaltered)},
+        )
 
     def _verdict(
         self,

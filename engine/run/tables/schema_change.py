@@ -7,7 +7,9 @@
                    the mirror and streams the table. If the change log cannot get its columns, it begins again
                    (`destination.delta.generations`)
     stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is
-                   copied and the binlog has later schema changes, so that the columns in between are unknown
+                   copied and the binlog has later schema changes, so that the columns in between are unknown; or the
+                   account may not read the table. It is then resnapshotted once the account may, if it may be without a
+                   command (`run.lifecycle.refused_tables`)
 
 A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. Nothing is emitted for
 a chunk before it is read, and it is read with the columns of that time. A later schema change in the binlog gets its
@@ -24,6 +26,7 @@ from engine.base.errors import (
     COMES_BACK,
     ErrorRecord,
     IncompatibleColumnsError,
+    PrivilegesMissingError,
     TableGoneError,
     TableStoppedError,
     stop_of,
@@ -31,13 +34,15 @@ from engine.base.errors import (
 from engine.capture.projection.projection_rules import as_read, check_altered, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
-from engine.ledger.records import Description, Switch, TableChange
+from engine.ledger.records import Description, Due, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
+from engine.run.epochs.failed_table import due, resnapshots_itself
 from engine.run.tables.ddl import definition_after, keeps_rows
 from engine.run.tables.first_epoch import streaming_only
-from engine.source.catalog import check_not_hidden, list_tables, read_table
+from engine.source.catalog import check_not_hidden, is_hidden, list_tables, read_table
+from engine.source.column_grants import grant_of
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
 from engine.source.preflight import refused
@@ -70,11 +75,16 @@ class SchemaVerdict:
     """When Tidemark decided a resnapshot by itself, as UTC text; None if an operator asked for it."""
     within_hour: int | None = None
     """The number of automatic resnapshots of the table within an hour, this one included."""
+    refusal: PrivilegesMissingError | None = None
+    """The error of the source, if the account may not read the table."""
+    due: Due | None = None
+    """The resnapshot that follows once the account may read it."""
 
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """The table's part of the epoch record."""
         if self.error is not None:
-            return TableChange(stopped=stop_of(self.error, before.full_name), not_due=True)
+            stopped = stop_of(self.error, before.full_name)
+            return TableChange(stopped=stopped, due=self.due, not_due=self.due is None)
         switch = Switch(self.table.as_dict(), self.plan.as_dict(), before.as_dict(), self.projection, before_projection)
         if self.outcome == "evolved":
             return TableChange(altered=switch)
@@ -110,7 +120,7 @@ class Altered:
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> SchemaVerdict:
     """The verdict on a table. statement: None for a resnapshot whatever happened.
 
-    Raises PrivilegesMissingError if the account may not read the table, so that the catalogue hides it.
+    Raises PrivilegesMissingError if the account lacks privileges that are not about this table.
     """
     before = altered.table
     try:
@@ -127,6 +137,26 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         return replace(verdict, projection=projection_record(spec, after))
     except TableStoppedError as error:
         return SchemaVerdict("stopped", error.message, before, altered.plan, error)
+    except PrivilegesMissingError as error:
+        if not is_hidden(connection, before.database, before.name):
+            raise
+        return _refused(connection, spec, altered, error)
+
+
+def _refused(connection: Connection, spec: Spec, altered: Altered, refusal: PrivilegesMissingError) -> SchemaVerdict:
+    """The verdict on a table that the account may not read, so that nobody knows its columns."""
+    before = altered.table
+    returns = resnapshots_itself(spec, before)
+    grant = grant_of(connection, (before.database, before.name))
+    error = TableStoppedError(
+        f"The account may not read {before.full_name}, which was altered or is to be resnapshotted.",
+        detail=f"{refusal.message} What is published is right up to the change. Other tables are unaffected.",
+        hint=f"Grant it: the table {COMES_BACK} by itself within 30 seconds. {grant}"
+        if returns
+        else f"Grant it: {grant}",
+    )
+    resnapshot = due(error) if returns else None
+    return SchemaVerdict("stopped", error.message, before, altered.plan, error, refusal=refusal, due=resnapshot)
 
 
 def _needs_new_log(spec: Spec, altered: Altered, after: Table) -> str:
@@ -177,6 +207,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
+    if after.remedy:  # another privilege may list a table that the account may not read
+        check_not_hidden(connection, before.database, before.name)
     if error := refused([as_read(spec, after)]).get(after.full_name):
         raise error
     return after

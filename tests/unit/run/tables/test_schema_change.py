@@ -105,14 +105,28 @@ def test_a_table_that_cannot_go_on_stops_with_the_reason(source: Source) -> None
 def test_a_table_that_the_account_may_not_read_is_not_taken_for_dropped(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The catalog hides it. A DROP TABLE says itself that it is gone."""
+    """The catalog hides it, so it is resnapshotted after the grant. A DROP TABLE says itself that it is gone."""
 
     def denied(*_: object) -> None:
         raise PrivilegesMissingError("SELECT command denied")
 
     monkeypatch.setattr(schema_change, "check_not_hidden", denied)
+    monkeypatch.setattr(schema_change, "is_hidden", lambda *_: True)
+    monkeypatch.setattr(schema_change, "grant_of", lambda *_: "GRANT SELECT;")
     source.table = None
-    with pytest.raises(PrivilegesMissingError):
+    waits = judged(ADD)
+    assert (waits.outcome, waits.table) == ("stopped", TABLE)
+    assert waits.refusal is not None
+    record = waits.to_record(TABLE, None)
+    assert record.due is not None
+    assert record.stopped is not None
+    assert record.stopped.hint.endswith("by itself within 30 seconds. GRANT SELECT;")
+    stops = judged(ADD, spec('schema_changes = "stop"')).to_record(TABLE, None)
+    assert (stops.due, stops.not_due) == (None, True)
+    assert stops.stopped is not None
+    assert "redump" in stops.stopped.hint
+    monkeypatch.setattr(schema_change, "is_hidden", lambda *_: False)
+    with pytest.raises(PrivilegesMissingError):  # it lacks another privilege, which is no matter of the table
         judged(ADD)
     assert isinstance(judged("DROP TABLE t").error, TableGoneError)
 
