@@ -203,8 +203,8 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "helper_failed": AlertText(
         "Helper failed",
-        "a background thread fails, at once",
-        "all background threads work again",
+        "a background thread fails, or Spark does not answer, at once",
+        "all background threads work, and Spark answers",
         "Read the message: it says what does not work. The thread retries on its own.",
     ),
     "route_unreachable": AlertText(

@@ -21,6 +21,8 @@ from engine.pipeline.disk import Disk
 
 CALM_S = 10.0
 """Seconds without an error before a helper counts as recovered."""
+SPARK = "Spark"
+"""Not a thread that fails, but what one asks: it does not answer (`run.monitors.spark_monitor`)."""
 _MEANINGS = {
     "inbox": "Commands may wait until it works again.",
     "runner.json": "`status` and the console see an old heartbeat until it works again.",

@@ -58,9 +58,14 @@ class SessionKind(Protocol):
     """The address of Spark's web UI, if known."""
     own_python: bool
     """Whether the workers certainly run this process's interpreter and code, so that they lack nothing."""
+    driver_pid: int | None
+    """The process of the driver, if it runs on this host."""
 
     def ship(self, archive: Path) -> None:
         """Send an archive of Python code to all workers, including those that join later."""
+
+    def ping(self) -> None:
+        """Ask the driver something trivial; blocks until it answers."""
 
     def slots(self) -> int:
         """How many tasks Spark says it would run at once now; 0: none yet."""
@@ -98,6 +103,9 @@ class _Classic:
         self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("WARN")
         self.ui = self.spark.sparkContext.uiWebUrl
+        jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001 - Python has no other way to ask
+        self._java = jvm.java.lang
+        self.driver_pid: int | None = int(self._java.ProcessHandle.current().pid())
 
     def ship(self, archive: Path) -> None:
         self.spark.sparkContext.addPyFile(str(archive))
@@ -108,6 +116,9 @@ class _Classic:
         context: Any = self.spark.sparkContext
         scala = context._jsc.sc()  # noqa: SLF001 - Python has no other way to ask
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+
+    def ping(self) -> None:
+        self._java.System.nanoTime()
 
     @contextmanager
     def described(self, description: str) -> Iterator[None]:
@@ -182,6 +193,7 @@ class _Connect:
 
     ui: str | None = None
     own_python = False
+    driver_pid: int | None = None
 
     def __init__(self, settings: Spark) -> None:
         self.spark = SparkSession.builder.remote(settings.master).create()
@@ -218,6 +230,9 @@ class _Connect:
 
     def ship(self, archive: Path) -> None:
         self.spark.addArtifacts(str(archive), pyfile=True)
+
+    def ping(self) -> None:
+        _ = self.spark.version
 
     def slots(self) -> int:
         # The only number that a client can get without a job: the number of splits of a range, which is the cores of

@@ -85,6 +85,15 @@ class Session:
                 raise
         raise TransientError("The run is ending, so this read was interrupted.", detail="Nothing of it was published.")
 
+    @property
+    def driver_pid(self) -> int | None:
+        """The process of the driver, if it runs on this host."""
+        return self._kind.driver_pid
+
+    def ping(self) -> None:
+        """Ask Spark something trivial; blocks until it answers. Thread-safe. Raises whatever Spark raises."""
+        self._kind.ping()
+
     def interrupt(self) -> None:
         """End all jobs, and let no new ones begin. Thread-safe."""
         self._interrupted = True

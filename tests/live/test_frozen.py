@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 
+import psutil
 import pytest
 
 from engine.pipeline.directory import Directory
@@ -13,6 +14,7 @@ from engine.watch.background import watch
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
+from tests.live.support.sessions import spark_settings
 from tests.servers import Server
 from tests.support.receiver import Receiver
 
@@ -65,6 +67,35 @@ def test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_s
     _follow("kill -9", pipeline)
     runner.wait()
     pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
+
+
+def test_a_stopped_spark_is_named_and_ended_as_the_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """It is not the runner that is slow. Continued or killed as the hint says, the same run continues."""
+    server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.a VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.2, spark=spark_settings("local[2]"))
+    runner = pipeline.start_streaming(killed=True)
+    (driver,) = [one for one in psutil.Process(runner.pid).children() if one.name() == "java"]
+    for key, command in ((3, "kill -CONT"), (4, "kill -9")):
+        driver.suspend()
+        server.execute(f"INSERT INTO `{database}`.a VALUES ({key}, {key})")
+        pipeline.wait_for(lambda: pipeline.status()["helpers"], runner)
+        shown = pipeline.status()
+        (silence,) = shown["helpers"]
+        assert silence["message"].startswith("Spark does not answer since ")
+        assert f"its process {driver.pid} on " in silence["message"]
+        (alert,) = shown["alerts"]
+        assert alert["message"].startswith(silence["message"])
+        assert silence["message"] in " ".join(pipeline.command("status").stdout.split())
+        advised = re.search(f"{command} [0-9]+", silence["hint"])
+        assert advised is not None
+        subprocess.run(advised[0].split(), check=True)
+        pipeline.wait_for(lambda: not pipeline.status()["helpers"], runner)
+    pipeline.finish(runner)
+    assert len(pipeline.events("run.started")) == 1
     assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
 
 

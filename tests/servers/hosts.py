@@ -190,6 +190,7 @@ class _Kept:
     def __init__(self, kind: "SessionKind") -> None:
         self._kind, self.spark, self.ui = kind, kind.spark, kind.ui
         self.ship, self.slots, self.described = kind.ship, kind.slots, kind.described
+        self.ping, self.driver_pid = kind.ping, kind.driver_pid
 
     def stop(self, *, lost: bool) -> None:
         if lost:

@@ -171,6 +171,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_source_hints.py::test_a_server_that_compares_names_otherwise_is_taken_at_the_next_start",),
     ),
+    "run/monitors/spark_monitor.py::silence": (
+        3,
+        ("test_frozen.py::test_a_stopped_spark_is_named_and_ended_as_the_hint_says",),
+    ),
     "run/snapshot/parking.py::Parking.require_none": (
         1,
         ("test_parked.py::test_a_chunk_that_fails_is_parked_and_the_rest_goes_on",),

@@ -22,6 +22,7 @@ from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
 from engine.pipeline.frozen_runner import FrozenRunner
+from engine.pipeline.helpers import SPARK
 from engine.pipeline.known_lag import is_current, known_lag
 from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
@@ -109,6 +110,8 @@ class Runner:
     """Who paused a live runner, and why; empty if it is not paused."""
     frozen: FrozenRunner | None = None
     """Its process, if that lives but sends no heartbeats."""
+    silent_spark: bool = False
+    """Whether its Spark does not answer."""
 
     @property
     def responds(self) -> bool:
@@ -214,6 +217,7 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
         continued=_time(record.continued),
         reason=record.reason if responds else "",
         frozen=record.frozen,
+        silent_spark=responds and any(one.helper == SPARK for one in record.helpers),
     )
 
 
@@ -435,6 +439,8 @@ def _verdict(
 
 def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -> tuple[str, str, str]:
     """Headline, colour and detail of a large lag: whether it grows or shrinks, as far as that is known."""
+    if runner.silent_spark:
+        return "Spark does not answer", "red", "nothing is read: the panel says what to do"
     since = runner.continued
     lags_s = [one.lag_s for one in recent if one.lag_s is not None and (since is None or one.ts >= since)]
     if lags_s and (lag.lag_s or 0.0) < lags_s[0]:

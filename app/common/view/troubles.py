@@ -4,6 +4,7 @@ from datetime import datetime
 
 from app.common.view import words
 from app.common.view.write_words import WRITE_WORDS
+from engine.pipeline.helpers import SPARK
 from engine.pipeline.runner_record import RunnerRecord
 
 
@@ -23,6 +24,8 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
     for helper in record.helpers:
         since = words.date_time(datetime.fromisoformat(helper.since) if helper.since else None)
         meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
+        if helper.helper == SPARK:
+            meaning = "Nothing is read until it answers. Committed data is complete."
         rows.append(
             (
                 helper.message,

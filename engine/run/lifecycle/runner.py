@@ -243,7 +243,7 @@ class _LockedRun:
     def _epochs(self, assembly: EpochAssembly, source: SourceAccess, session: Session) -> bool:
         """Run epochs with one server and one session, and the threads that look after them."""
         coordinator = assembly.coordinator(source, session)
-        with assembly.monitors(source, coordinator):
+        with self._parts.sessions.watched(session), assembly.monitors(source, coordinator):
             return coordinator.run(self._until)
 
     def _finish_removals(self, ledger: Ledger) -> None:

@@ -7,15 +7,17 @@ are retried with growing pauses for an hour. A session that lasted ten minutes r
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
 from typing import TYPE_CHECKING
 
 from engine.base import clock
 from engine.base.errors import SparkLostError, TidemarkError
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
+from engine.pipeline.helpers import Helpers
 from engine.run.commands.heartbeat import Activity
 from engine.run.commands.runner_state import StopSignal
+from engine.run.monitors.spark_monitor import SparkMonitor
 
 if TYPE_CHECKING:
     from engine.spark.session import Session
@@ -53,12 +55,18 @@ class SparkSessions:
     """The session of a run. open_session: starts one, or raises. Used by one thread."""
 
     def __init__(
-        self, open_session: "Callable[[], Session]", state: StopSignal, activity: Activity, journal: Journal
+        self,
+        open_session: "Callable[[], Session]",
+        state: StopSignal,
+        activity: Activity,
+        journal: Journal,
+        helpers: Helpers,
     ) -> None:
         self._open = open_session
         self._state = state
         self._activity = activity
         self._journal = journal
+        self._helpers = helpers
         self._session: Session | None = None
         self._started_s = 0.0
         self._lost_s = 0.0
@@ -74,6 +82,10 @@ class SparkSessions:
         self._started_s = clock.monotonic_s()
         self._activity.spark_ui = session.ui
         return session
+
+    def watched(self, session: "Session") -> "AbstractContextManager[SparkMonitor]":
+        """Meanwhile, a session that does not answer is reported."""
+        return closing(SparkMonitor(session, self._helpers))
 
     def replace_lost(self, error: SparkLostError) -> "Session | None":
         """A new session in place of the lost one; None after a stop.

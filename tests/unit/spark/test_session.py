@@ -23,6 +23,7 @@ class Fake:
 
     version = "4.3.0"
     ui: str | None = None
+    driver_pid: int | None = None
 
     def __init__(self, reported: int = 2, real: int = 2, *, own_python: bool = False) -> None:
         self.reported, self.real, self.own_python = reported, real, own_python
@@ -36,6 +37,9 @@ class Fake:
     def ship(self, archive: Path) -> None:
         assert archive.exists()
         self.archives.append(archive)
+
+    def ping(self) -> None:
+        """It answers at once."""
 
     def slots(self) -> int:
         return self.reported

@@ -131,6 +131,17 @@ def test_keeping_up_is_judged_by_size_and_direction(
     assert (layer.headline, layer.colour) == (headline, colour)
 
 
+def test_a_spark_that_does_not_answer_is_named() -> None:
+    """The lag does not grow because there is too much to do: nothing is read."""
+    silent = {"helper": "Spark", "error": "HelperError", "message": "Spark does not answer", "since": "", "errors": 9}
+    newest = record("running", 1, alive=True, helpers=[{**silent, "hint": "kill -CONT 7"}])
+    ((what, meaning, do, _),) = troubles(newest)
+    assert (what, meaning.partition(".")[0]) == ("Spark does not answer", "Nothing is read until it answers")
+    assert do == "kill -CONT 7"
+    layer = keeping_up_layer(replace(runner(), silent_spark=True), lag(90.0), [lag(60.0, age=60)], NOW)
+    assert (layer.headline, layer.colour) == ("Spark does not answer", "red")
+
+
 def test_a_run_that_has_just_continued_is_not_falling_behind() -> None:
     """After a full disk, a pause or an outage, the lag grows until the first commit.
 

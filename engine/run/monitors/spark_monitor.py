@@ -1,0 +1,79 @@
+"""Notices a Spark that does not answer: a stopped process, or one that hangs. Its jobs do not fail then; they wait.
+
+One thread asks Spark something trivial, and waits for as long as the answer takes. Another one notices that it takes
+too long. Only that is reported: a Spark that is gone breaks the connection, and the next job says so.
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from engine.base import clock, processes
+from engine.base.errors import HelperError
+from engine.base.wording import utc_time
+from engine.pipeline.helpers import SPARK, Helpers
+
+if TYPE_CHECKING:
+    from engine.spark.session import Session
+
+_INTERVAL_S = 2.0
+_PATIENCE_S = 8.0
+_NOTHING_LOST = "Committed data is complete. Nothing is read until it answers, and the lag grows."
+
+
+class SparkMonitor:
+    """Asks a session until it is closed."""
+
+    def __init__(self, session: "Session", helpers: Helpers) -> None:
+        self._session = session
+        self._helpers = helpers
+        self._question: tuple[str, float] | None = None
+        self._closing = threading.Event()
+        for work, name in ((self._ask, "ask Spark"), (self._look, "Spark's answers")):
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """End the threads. Does not wait for them: Spark may not answer."""
+        self._closing.set()
+
+    def _ask(self) -> None:
+        while not self._closing.wait(_INTERVAL_S):
+            self._question = clock.utc_text(), clock.monotonic_s()
+            with suppress(Exception):  # a lost session: its next job reports it
+                self._session.ping()
+            self._question = None
+
+    def _look(self) -> None:
+        while not self._closing.wait(_INTERVAL_S):
+            self._helpers.guard(SPARK, self._require_answer)
+
+    def _require_answer(self) -> None:
+        """Raises HelperError if Spark has not answered for too long."""
+        question = self._question
+        if question is not None and clock.monotonic_s() - question[1] >= _PATIENCE_S:
+            raise silence(self._session.master, self._session.driver_pid, question[0])
+
+
+def silence(master: str, pid: int | None, since: str) -> HelperError:
+    """The error about a Spark that does not answer. pid: of its driver, if that is on this host. since: UTC text."""
+    unanswered = f"Spark does not answer since {utc_time(since)}"
+    if pid is None:
+        return HelperError(
+            f"{unanswered}: the server at {master}.",
+            detail=_NOTHING_LOST,
+            hint="Look at that server: its process may be stopped, or its host overloaded. The run continues by itself "
+            "once it answers or was restarted.",
+        )
+    end = f"kill -9 {pid}; the run then starts Spark again by itself, and continues from the last commit."
+    if processes.is_stopped(pid):
+        return HelperError(
+            f"{unanswered}: its process {pid} on {socket.gethostname()} is stopped by a signal.",
+            detail=_NOTHING_LOST,
+            hint=f"Continue it: kill -CONT {pid}. Or end it: {end}",
+        )
+    return HelperError(
+        f"{unanswered}: its process {pid} on {socket.gethostname()} hangs, or has no CPU time.",
+        detail=_NOTHING_LOST,
+        hint=f"Look for what uses the CPUs and the memory there. If it does not recover, end it: {end}",
+    )
