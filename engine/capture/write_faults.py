@@ -4,7 +4,7 @@ import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from engine.base.errors import WriteOutageError, is_unwritable
+from engine.base.errors import TidemarkError, WriteOutageError, is_unwritable
 from engine.base.writable import is_denied_in, named_paths
 from engine.base.write_causes import WRITE_ERRORS, WriteCause, write_cause
 from engine.store.folder import Folder
@@ -53,11 +53,17 @@ def is_denied(error: Exception, folders: Collection[Folder]) -> bool:
 
 @contextmanager
 def writing(what: str, folders: Collection[Folder]) -> Iterator[None]:
-    """Raises an outage for a folder that may not be written. Other errors fail the task, and Spark tries it again."""
+    """Raises an outage for folders or a store that cannot be written, which fail all readers alike.
+
+    Other errors fail the task, also those of the reader's own disk: Spark tries it again, perhaps elsewhere.
+    """
     try:
         yield
-    except OSError as error:
-        if not is_denied(error, folders):
+    except TidemarkError:
+        raise
+    except Exception as error:
+        shared = is_unwritable(error) and (bool(_named_of(error, folders)) or write_cause(error) != "disk")
+        if not shared and not is_denied(error, folders):
             raise
         outage = outage_of(
             error, what, folders, "Nothing of it was published.", "Tidemark retries when it can be written."

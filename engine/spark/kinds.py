@@ -4,6 +4,7 @@ Classic: the driver is a JVM of this process, whatever the master (`local[…]`,
 (`sc://`): the driver is elsewhere; there is no SparkContext, and jobs have tags instead of descriptions.
 """
 
+import logging
 import os
 import re
 import sys
@@ -102,6 +103,7 @@ class _Classic:
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("WARN")
+        _silence_lost_driver(self.spark.sparkContext)
         self.ui = self.spark.sparkContext.uiWebUrl
         jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001 - Python has no other way to ask
         self._java = jvm.java.lang
@@ -143,6 +145,22 @@ def configuration(settings: Spark, *, own_python: bool) -> dict[str, str]:
         return {**conf, **settings.conf}
     path = os.pathsep.join(filter(None, (_CODE, settings.conf.get(_PATH))))
     return {**conf, **_OWN_PYTHON_CONF, **settings.conf, _PATH: path}
+
+
+def _silence_lost_driver(context: SparkContext) -> None:
+    """Print no tracebacks of a connection to a driver that died: the next job has the error, and the run reports it.
+
+    Py4J logs them, and so does the server to which the driver sends accumulators.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    server: Any = context._accumulatorServer  # noqa: SLF001 - Python has no other way
+    print_error = server.handle_error
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            print_error(request, address)
+
+    server.handle_error = handle_error
 
 
 def _forget_driver() -> None:
