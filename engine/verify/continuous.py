@@ -3,8 +3,9 @@
 It takes the table whose comparison is the oldest, and of it the parts that were compared longest ago, as many as have
 some ten thousand rows. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows
 together take about `verify.period`. A table whose mirror another program has changed, or that could not be read, does
-not wait for its turn. The verifier reads under the copy's throttle, and not while the pipeline is paused, copies
-tables, or waits for its source.
+not wait for its turn. The first such change of a mirror ends the rest, too: later ones only once its rows are proved,
+so that a program which always writes does not keep the verifier reading. The verifier reads under the copy's throttle,
+and not while the pipeline is paused, copies tables, or waits for its source.
 
 It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics
 know it.
@@ -96,6 +97,7 @@ class ContinuousVerifier:
         self._summaries = dict[str, Summary]()
         self._foreign: Mapping[str, ForeignChanges] = {}
         self._hurried = False
+        self._noticed = frozenset[str]()  # the written mirrors for which a rest was ended
         self._journaled = known_at_start(directory)
         self._committed = CommittedEpochs(directory.ledger)
         self._enabled = spec.verify.period != OFF and spec.sink.has_mirrors
@@ -115,6 +117,7 @@ class ContinuousVerifier:
             try:
                 self._report()
                 rested = clock.monotonic_s() - ended_s >= (rests.short_s if self._waiting() else rests.long_s)
+                rested = rested or bool(self._unnoticed())
                 if self._enabled and rested and self._may_read():
                     verifier = verifier or Verifier(self._spec, self._directory, self._must_stop, self._committed)
                     rests, ended_s = self._compare(verifier), clock.monotonic_s()
@@ -145,8 +148,15 @@ class ContinuousVerifier:
             return []
         return hurried(self._committed.state(), self._summaries, self._foreign)
 
+    def _unnoticed(self) -> frozenset[str]:
+        """The written mirrors that wait to be compared, and for which no rest was ended yet."""
+        return frozenset(self._foreign).intersection(self._waiting()) - self._noticed
+
     def _compare(self, verifier: Verifier) -> Rests:
         """Compare what is due."""
+        if self._unnoticed():
+            self._hurried = False  # it is compared in this turn
+        self._noticed = frozenset(self._foreign)
         state, summaries = verifier.committed.state(), read_summaries(self._directory)
         forget_replaced(self._directory, state, summaries)
         name = self._next(state, summaries) if self._spec.source.copies else None

@@ -86,6 +86,25 @@ def versions_compared(pipeline: Pipeline) -> list[int]:
     return [one["summary"]["version"] for one in pipeline.events("table.verified")]
 
 
+def test_a_mirror_that_another_program_changes_is_compared_at_once(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The verifier rests for hours after a comparison, because it may use so little of the time."""
+    pipeline = copied(server, database, new_pipeline, "t", "u", more="[verify]\nshare = 0.00001\n")
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: versions_compared(pipeline), runner)  # the rest begins
+    version = change(pipeline, "t", 5)
+    server.execute(f"UPDATE `{database}`.t SET v = 7 WHERE id = 19")
+
+    def diverged() -> bool:
+        return any(one["differences"] for one in pipeline.events("table.verified"))
+
+    pipeline.wait_for(diverged, runner)
+    assert versions_compared(pipeline)[-1] >= version
+    assert states(pipeline)["t"][0] == "diverged"
+    pipeline.stop(runner)
+
+
 def test_a_mirror_that_another_program_changes_is_noticed_until_it_is_verified(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
