@@ -27,6 +27,7 @@ from app.common.view.progress import (
     current_reads,
     line_markup,
     others_work,
+    planning_words,
     status_line,
 )
 from app.live import (
@@ -105,8 +106,8 @@ def status(where: Directory) -> None:
     totals, throttle = home.ask(series.epoch_totals, name), throttle_section.throttle(where)
     current = current_reads(home.reading_of(where), progress, now) if is_copying else []
     record = home.live_record(where)
-    adds = record is not None and any(one.verb == "add-table" for one in record.commands)
-    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current, adds_tables=adds)
+    planning = planning_words(record) if record is not None else ""
+    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current, planning=planning)
     is_current = stale_since(runner, lag, now) is None
     stale_lag = "" if is_current else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label

@@ -184,6 +184,8 @@ class RunnerRecord:
     waiting_for: str = ""
     away: SourceOutage | None = None
     reading: Mapping[str, TableReading] = field(default_factory=dict)
+    planning: tuple[str, ...] = ()
+    """The tables that join and are being planned: neither the journal nor the ledger has them yet."""
     blocked: tuple[ReadsBlocked, ...] = ()
     source: SourceComparison | None = None
     loads: Mapping[str, float] = field(default_factory=dict)
@@ -212,6 +214,7 @@ class RunnerRecord:
             "waiting_for": record.get("waiting_for") or "",
             "away": SourceOutage.from_json(record.get("away")),
             "reading": {name: one for name, value in reads if (one := record_from(TableReading, value))},
+            "planning": _names(record.get("planning")),
             "blocked": _blocked(record.get("blocked")),
             "source": SourceComparison.from_json(record.get("source")),
             "loads": record.get("loads") or {},
@@ -226,6 +229,10 @@ class RunnerRecord:
         if runner is None:
             raise TypeError("the record of a runner has no state")
         return runner
+
+
+def _names(values: object) -> tuple[str, ...]:
+    return tuple(one for one in values if isinstance(one, str)) if isinstance(values, list) else ()
 
 
 def _blocked(values: object) -> tuple[ReadsBlocked, ...]:

@@ -1,7 +1,8 @@
 """Tables join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
 
+import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from engine.status.status import status
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
@@ -230,6 +232,33 @@ def test_tables_that_begin_to_match_are_added(
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
     assert _tables(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
+
+
+def test_a_run_names_the_tables_that_it_plans(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A new table is planned without a command. Until its plan is committed, only the heartbeat names it."""
+    _fill(server, f"{database}.a")
+    pipeline = new_pipeline(server, database, poll=0.3)
+    runner, where = pipeline.start_streaming(), Directory(pipeline.home)
+
+    def planning() -> tuple[str, ...] | None:
+        record = read_runner(where)
+        return record.planning if record is not None and record.responds else None
+
+    pipeline.wait_for(lambda: planning() == (), runner)
+    with closing(server.connect(database=database)) as session, session.cursor() as holder:
+        runner.send_signal(signal.SIGSTOP)  # the table is locked before the run can plan it
+        try:
+            _fill(server, f"{database}.later")
+            holder.execute("LOCK TABLES later WRITE")
+        finally:
+            runner.send_signal(signal.SIGCONT)
+        pipeline.wait_for(lambda: planning() == (f"{database}.later",), runner)
+        assert _state(pipeline, f"{database}.later") == ""
+        holder.execute("UNLOCK TABLES")
+    _await(pipeline, runner, f"{database}.later")
+    pipeline.wait_for(lambda: planning() == (), runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "later"), pipeline.mirror("later"))
 
 
 def test_new_tables_never_make_a_start_fail_unless_asked(

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.common.view import words, zone
+from engine.base.wording import listing
 from engine.history.chunk_queries import Read
 from engine.history.series import EpochTotals, Lag, RowRate
 from engine.history.table_queries import TableProgress
-from engine.pipeline.runner_record import TableReading
+from engine.pipeline.runner_record import RunnerRecord, TableReading
 from engine.plan.speed import owed_s
 from engine.spec.throttle_settings import Throttle
 
@@ -20,6 +21,8 @@ _SOON_S = 600.0
 _CHUNK_ROWS = 2000
 """The fixed cost of a chunk's statements, in rows that could be read in that time (`run.snapshot.table_copy`)."""
 _FREE = Throttle()
+_PLANNING = "tables are being planned"
+_MOST_NAMES = 3
 _LINE_STYLE = """<style>
 .status-line { display: block; padding: 0.75rem 1rem; border-radius: 0.5rem; font-size: 0.875rem; white-space: pre-wrap;
  color: inherit; background: color-mix(in srgb, currentColor 5%, transparent); overflow-wrap: anywhere; }
@@ -63,8 +66,8 @@ class Copy:
     """None while there is too little data."""
     halted: bool = False
     """Whether only stopped tables have chunks left."""
-    planning: bool = False
-    """Whether tables are being planned of which no chunk is known yet."""
+    planning: str = ""
+    """That tables are being planned of which no chunk is known yet, as a clause; empty if none are."""
 
     @property
     def eta(self) -> str | None:
@@ -100,7 +103,7 @@ def copy_of(
     live: bool,
     throttle: Throttle = _FREE,
     current: Sequence[Read] = (),
-    adds_tables: bool = False,
+    planning: str = "",
 ) -> Copy:
     """The copy so far. Rates and the estimate exist only while a live runner copies.
 
@@ -108,9 +111,10 @@ def copy_of(
 
     throttle: the limits now. current: what is read so far of chunks that are being read (`current_reads`).
 
-    adds_tables: whether a command that adds tables is being carried out. Until they are planned, no event names them.
+    planning: what the runner says of tables that it plans (`planning_words`). Until then, no event names them.
     """
-    planning = adds_tables or any(t.being_planned for t in tables)
+    if any(t.being_planned for t in tables):
+        planning = planning or _PLANNING
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned_tables = [t for t in tables if t.planned]
     row_counts = [t.rows if t.copied else t.approx_rows for t in planned_tables]
@@ -286,6 +290,16 @@ def committed_position(lag: Lag | None, totals: EpochTotals, *, current: bool) -
     return totals.to_position or read if later and not (current and read) else read
 
 
+def planning_words(record: RunnerRecord) -> str:
+    """The tables that a live runner is planning, as a clause; empty if there are none.
+
+    A command that adds tables is accepted some seconds before the runner plans them.
+    """
+    if names := record.planning:
+        return f"{listing(names, _MOST_NAMES)} {'is' if len(names) == 1 else 'are'} being planned"
+    return _PLANNING if any(one.verb == "add-table" for one in record.commands) else ""
+
+
 def status_line(
     copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "", committed: str = ""
 ) -> str:
@@ -304,7 +318,7 @@ def status_line(
     chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
     unknown = words.NOTHING
     if state == "running" and not copy.halted:
-        unknown = "tables are being planned" if copy.planning else "not known yet"
+        unknown = copy.planning or "not known yet"
     eta = copy.eta or ("copy done" if copy.done else unknown)
     parts = (
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",

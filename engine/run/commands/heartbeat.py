@@ -54,6 +54,8 @@ class Activity:
     """The fields of `outage.Outage` while the source is away."""
     reading: Mapping[str, LongestRead] = field(default_factory=dict)
     """The longest-running reads, by table."""
+    planning: Sequence[str] = ()
+    """The tables that join and are being planned, by full name. No event names them until that is committed."""
     source: Mapping[str, Any] | None = None
     """When the source was last compared with the run's beginning, and what has changed
     (`run.monitors.source_drift`)."""
@@ -125,6 +127,7 @@ class Heartbeat:
             "write_outage": asdict(unwritten) if unwritten else None,
             "away": activity.away,
             "reading": activity.reading,
+            "planning": list(activity.planning),
             "blocked": list(activity.blocked),
             "source": activity.source,
             "loads": activity.loads,

@@ -80,8 +80,10 @@ class EpochAssembly:
         reader = EpochReader(source.endpoint, first, mariadb, session, captured, snapshot, redumps)
         delivery = Delivery(run.spec, self.ledger, self.publisher, control.tables, run.journal)
         chunks = PendingChunks(captured, snapshot, redumps, reader, delivery, connection.require_enough)
-        membership = MembershipChanges(run.spec, self.publisher, control.tables, snapshot.reading)
         progress = ProgressEvents(control.activity, run.journal)
+        membership = MembershipChanges(
+            run.spec, self.publisher, control.tables, snapshot.reading, progress.show_planning
+        )
         pace = EpochPace(run.spec.poll_interval_s, run.spec.sink.merge_interval_s)
         tables = TableChanges(
             self.state,

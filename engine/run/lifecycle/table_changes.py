@@ -81,6 +81,14 @@ class TableChanges:
 
     def commit_memberships(self, connection: Connection) -> None:
         """Commit pending membership changes, and stop the tables that have become parts of a MERGE table."""
+        try:
+            self._commit_memberships(connection)
+        finally:
+            self._progress.show_planning(())
+        for name, error in self._membership.merged(connection, self._state(), self._captured.tables).items():
+            self._chunks.stop(name, error)
+
+    def _commit_memberships(self, connection: Connection) -> None:
         while tables := self._membership.next(connection, self._state()):
             record = completed(self._state(), following(self._state(), self._journal.run, tables))
             self._delivery.commit(record)
@@ -97,8 +105,6 @@ class TableChanges:
             self._parking.keep_only(self._state().tables)
             self._publisher.submit(record)
             self._progress.show(self._state())
-        for name, error in self._membership.merged(connection, self._state(), self._captured.tables).items():
-            self._chunks.stop(name, error)
 
     def apply_verdicts(self, verdicts: Mapping[str, SchemaVerdict], alteration: Alteration | None) -> None:
         """Apply verdicts, which are committed now, to the captured tables. alteration: what they are about."""

@@ -1,5 +1,7 @@
 """Journals a run's progress: its phase, the states of tables, and the chunks that earlier runs committed."""
 
+from collections.abc import Sequence
+
 from engine.journal import Journal
 from engine.journal.events import TableResumed, TableStateChanged
 from engine.ledger.state import State
@@ -20,6 +22,10 @@ class ProgressEvents:
             if table.coverage.done and not table.copied:
                 chunks = [list(ends) for ends in table.coverage.finished]
                 self._journal.write(TableResumed(table=name, chunks=chunks))
+
+    def show_planning(self, tables: Sequence[str]) -> None:
+        """Name the tables that are being planned to the heartbeat; none once their plans are committed."""
+        self._activity.planning = tuple(tables)
 
     def show(self, state: State) -> None:
         """Journal changes of the phase and of each table's state (`status` uses the same words)."""

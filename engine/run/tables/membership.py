@@ -52,16 +52,23 @@ _CATALOGUE_LAG_S = 2.0
 class MembershipChanges:
     """Pending membership changes.
 
-    reading: whether chunks of a table are being read, even if their result is ignored.
+    reading: whether chunks of a table are being read, even if their result is ignored. show_planning: is called with
+    the full names of the tables that are planned next.
     """
 
     def __init__(
-        self, spec: Spec, publisher: Publisher, commands: AcceptedCommands, reading: Callable[[str], bool]
+        self,
+        spec: Spec,
+        publisher: Publisher,
+        commands: AcceptedCommands,
+        reading: Callable[[str], bool],
+        show_planning: Callable[[Sequence[str]], None],
     ) -> None:
         self._spec = spec
         self._publisher = publisher
         self._commands = commands
         self._reading = reading
+        self._show_planning = show_planning
         self._searched = spec.source.new_tables != "add"
         self._search_until_s = 0.0
         self._merges_unknown = False
@@ -150,6 +157,7 @@ class MembershipChanges:
 
         by: a command; if one of its tables cannot join, none of its folders remains.
         """
+        self._show_planning([".".join(name) for name in names])
         null_dates = self._spec.source.invalid_dates == "null"
         records: dict[str, TableChange] = {}
         errors: dict[Table, TidemarkError] = {}

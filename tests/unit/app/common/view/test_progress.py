@@ -1,5 +1,7 @@
 """Progress, rates and the estimated time."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from app.common.view.progress import (
     finish,
     left_of,
     overlap_rows,
+    planning_words,
     rows_per_s,
     share,
     status_line,
@@ -23,7 +26,7 @@ from app.common.view.progress import (
 from engine.base import clock
 from engine.history.series import EpochTotals
 from engine.history.table_queries import TableProgress
-from engine.pipeline.runner_record import TableReading
+from engine.pipeline.runner_record import OpenCommand, RunnerRecord, TableReading
 from engine.spec.throttle_settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
 
@@ -191,11 +194,20 @@ def test_the_copy_is_not_done_while_tables_are_being_planned(planned: TableProgr
 
 
 def test_a_table_that_is_being_added_is_planned_before_any_event_names_it() -> None:
-    """Until then, only the open command says so."""
+    """Until then, the runner names it; before it plans, only the open command says so."""
     streams = table(10, 10, 990)._replace(state="streaming")
-    copy = copy_of([streams], [], TOTALS, NOW, live=True, adds_tables=True)
-    assert status_line(copy, None, "running", "streaming").endswith("; ETA: tables are being planned")
-    assert copy_of([streams], [], TOTALS, NOW, live=True).done
+    command = RunnerRecord("running", commands=(OpenCommand("c1", "add-table"),))
+    for record, words in (
+        (command, "tables are being planned"),
+        (replace(command, planning=("d.new",)), "d.new is being planned"),
+        (RunnerRecord("running", planning=("d.a", "d.b")), "d.a, d.b are being planned"),
+        (RunnerRecord("running", planning=tuple("abcde")), "a, b, c and 2 more are being planned"),
+    ):
+        copy = copy_of([streams], [], TOTALS, NOW, live=True, planning=planning_words(record))
+        assert not copy.done
+        assert status_line(copy, None, "running", "streaming").endswith(f"; ETA: {words}")
+    idle = RunnerRecord("running", commands=(OpenCommand("c1", "redump"),))
+    assert copy_of([streams], [], TOTALS, NOW, live=True, planning=planning_words(idle)).done
 
 
 def test_a_finished_table_counts_its_actual_rows() -> None:
