@@ -21,8 +21,9 @@ from tests.live.support.seed import seed_table
 from tests.live.support.sessions import spark_settings
 from tests.live.support.workload import Workload
 from tests.servers import Pool
+from tests.servers.apart import can_hide
 from tests.servers.bucket import CREDENTIALS, BucketServer
-from tests.servers.spark import Cluster, ConnectServer, Elsewhere, can_hide
+from tests.servers.spark import Cluster, ConnectServer, Elsewhere
 from tests.support.depth import SOAK
 
 ROWS = 2_000_000 if SOAK else 20_000

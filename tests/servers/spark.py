@@ -22,6 +22,7 @@ from typing import Self
 import psutil
 import pyspark
 
+from tests.servers.apart import apart_from
 from tests.servers.server import ServerFailedError, free_port
 from tests.support.patience import PATIENCE_S
 
@@ -32,20 +33,12 @@ FOLDER_PREFIX = "tidemark-spark-"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-_HIDING = 'for folder in $HIDDEN; do mount -t tmpfs none "$folder" || exit 9; done; exec "$@"'
-
-
 @dataclass(frozen=True)
 class Elsewhere:
     """Another host: a process that sees some folders empty, and has other credentials of AWS."""
 
     hidden: Sequence[Path] = ()
     credentials: Mapping[str, str] = field(default_factory=dict)
-
-
-def can_hide() -> bool:
-    """Whether folders can be hidden from a process here: it takes a mount namespace."""
-    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 class Daemon:
@@ -68,9 +61,9 @@ class Daemon:
         }
         apart = list[str]()
         if elsewhere is not None:
-            apart = ["unshare", "--mount", "sh", "-c", _HIDING, "sh"]
+            apart = apart_from(elsewhere.hidden)
             environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
-            environment |= {"HIDDEN": " ".join(map(str, elsewhere.hidden)), **elsewhere.credentials}
+            environment |= elsewhere.credentials
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*apart, "setpriv", "--pdeathsig", "KILL", "--", str(HOME / "bin/spark-class"), *command],

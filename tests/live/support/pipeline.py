@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from engine.base import clock
 from tests.servers import PASSWORD, USER, Server
+from tests.servers.apart import apart_from
 from tests.servers.drivers import Driver, Drivers
 from tests.servers.hosts import HostedRunner, Hosts
 from tests.support.patience import PATIENCE_S
@@ -86,6 +87,7 @@ class Pipeline:
         environment: Mapping[str, str] | None = None,
         drivers: Drivers | None = None,
         hosts: Hosts | None = None,
+        hidden: Sequence[Path] = (),
     ) -> None:
         """kind: of the destination. mirror: by default, MySQL's are merged on write and MariaDB's on read.
 
@@ -93,7 +95,7 @@ class Pipeline:
 
         environment: additional variables for the runners. drivers: for the local sessions of background runners.
 
-        hosts: for commands that a test waits for.
+        hosts: for commands that a test waits for. hidden: folders that runners in the background see empty.
         """
         self.database, self.folder = database, folder
         mode = mirror or ("copy_on_write" if server.flavor == "mysql" else "merge_on_read")
@@ -120,6 +122,7 @@ class Pipeline:
         self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD, **(environment or {})}
         self._hosts = None if environment else hosts
         self._log = folder / "output.log"
+        self._apart = apart_from(hidden)
         self._runners: list[tuple[Runner, Driver | None]] = []
         self._drivers = None if spark else drivers
         self._epochs: dict[str, dict[str, Any]] = {}
@@ -169,7 +172,7 @@ class Pipeline:
         driver = None if recorded else self._driver()
         with self._log.open("ab") as log:
             runner = subprocess.Popen(
-                [sys.executable, "-m", "engine", "run", str(self.spec), *arguments],
+                [*self._apart, sys.executable, "-m", "engine", "run", str(self.spec), *arguments],
                 cwd=ROOT,
                 env=self._environment | (driver.environment if driver else {}) | dict(environment or {}),
                 stdout=log,
