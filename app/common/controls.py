@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.common import access, home, messages
 from app.common.view import words
 from app.common.view.commands import Sent
-from app.common.view.health import Runner
+from app.common.view.runner_view import Runner
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.pipeline.command_file import send_command

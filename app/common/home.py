@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import streamlit as st
 
 from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
-from app.common.view.health import Runner, runner_of
+from app.common.view.runner_view import Runner, runner_of
 from engine.alerting.acknowledgements import Acknowledgement, acknowledgement_of
 from engine.alerting.silences import silence_of
 from engine.base import clock

@@ -9,9 +9,9 @@ from app.common import access, controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import alert_list, blocked, words
 from app.common.view.alert_list import kinds_of_state
-from app.common.view.health import Runner, away_line, stands_still, startup_line
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
+from app.common.view.runner_view import Runner, away_line, stands_still, startup_line
 from app.common.view.troubles import troubles
 from engine.base import clock
 from engine.base.errors import ErrorRecord
@@ -104,6 +104,10 @@ def show(where: Directory, runner: Runner) -> None:
     elif runner.frozen is not None:
         messages.three_parts(runner.frozen.message, runner.frozen.detail, runner.frozen.hint)
         _log(where, expanded=not runner.frozen.stopped)
+    elif runner.unseen is not None:
+        messages.three_parts(runner.unseen.message, runner.unseen.detail, runner.unseen.hint)
+        _watched(where)
+        _log(where, expanded=True)
     elif runner.state == "lost":
         messages.three_parts(
             f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",

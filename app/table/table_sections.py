@@ -20,8 +20,8 @@ from app.common import (
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.table_acts import CommandVerb
 from app.common.view import words
-from app.common.view.health import Runner
 from app.common.view.progress import others_work
+from app.common.view.runner_view import Runner
 from app.live import health_strip, throttle_section
 from app.table.view import table_events, table_page
 from app.table.view.table_page import PageFacts

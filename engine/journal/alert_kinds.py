@@ -221,7 +221,8 @@ ALERTS: Mapping[str, AlertText] = {
         "the heartbeat stops without an end of the run; the watchdog sees that, "
         "which is the console or `tidemark watch`",
         "a runner is alive, or has ended by itself",
-        "Check the host and the end of the runner's log, then restart. The run continues from the committed position.",
+        "Check its process on its host and the end of the runner's log. If the process is there, continue it with "
+        "kill -CONT PID, or end it with kill PID. Then restart. The run continues from the committed position.",
     ),
     "runner_frozen": AlertText(
         "Runner not responding",

@@ -9,7 +9,7 @@ from typing import Any
 from engine.base import clock, processes
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
-from engine.pipeline.frozen_runner import FrozenRunner
+from engine.pipeline.frozen_runner import FrozenRunner, UnseenRunner
 from engine.pipeline.runner_record import RunnerRecord
 
 HEARTBEAT_S = 1.0
@@ -31,7 +31,8 @@ def read_runner(directory: Directory) -> RunnerRecord | None:
     (`engine.base.processes`). On other machines the wall clocks are compared, with a tolerance of `HEARTBEAT_STALE_S`
     either way. A runner whose clock differs by more is alive if a second look, at least `HEARTBEAT_S` later, finds a
     newer heartbeat (`find_runner` looks twice). A runner that has reported its end is not alive. A runner whose process
-    lives on this machine is `frozen` if its heartbeat is older than `HEARTBEAT_STALE_S`.
+    lives on this machine is `frozen` if its heartbeat is older than `HEARTBEAT_STALE_S`. One that is neither alive nor
+    surely gone is `unseen`: its process, on another machine or in another container, may be frozen too.
     """
     content = runner_json(directory.runner)
     if content is None:
@@ -48,12 +49,19 @@ def read_runner(directory: Directory) -> RunnerRecord | None:
     fresh = -HEARTBEAT_STALE_S < age_s < stale_s or moved
     alive = record.state != "ended" and (fresh if lives is None else lives)
     frozen = _frozen(record) if alive and lives and age_s >= stale_s else None
-    return replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive, frozen=frozen)
+    record = replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive, frozen=frozen)
+    return record if alive else replace(record, unseen=_unseen(record))
 
 
 def _frozen(record: RunnerRecord) -> FrozenRunner:
     pid = record.pid or 0
     return FrozenRunner(pid, record.host or "", record.heartbeat, processes.is_stopped(pid))
+
+
+def _unseen(record: RunnerRecord) -> UnseenRunner | None:
+    if surely_gone(record) or record.pid is None or not record.host:
+        return None
+    return UnseenRunner(record.pid, record.host, record.heartbeat)
 
 
 def find_runner(directory: Directory) -> RunnerRecord | None:

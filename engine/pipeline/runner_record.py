@@ -11,7 +11,7 @@ from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
 from engine.pipeline.controls import Controls
-from engine.pipeline.frozen_runner import FrozenRunner
+from engine.pipeline.frozen_runner import FrozenRunner, UnseenRunner
 from engine.pipeline.write_outage import WriteOutage
 
 
@@ -163,6 +163,8 @@ class RunnerRecord:
     """Whether its process lives, or its heartbeat is recent (`pipeline.runner_file`)."""
     frozen: FrozenRunner | None = None
     """Its process, if that lives but its heartbeat is old; None if it responds."""
+    unseen: UnseenRunner | None = None
+    """Its process, if its heartbeat is old and nobody here can know whether the process has ended."""
     heartbeat: str = ""
     """UTC text."""
     beat: int | None = None

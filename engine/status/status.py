@@ -102,6 +102,7 @@ def status(
         epoch=state.epoch if state else None,
         heartbeat_age_s=runner.heartbeat_age_s if runner else None,
         frozen=runner.frozen if runner else None,
+        unseen=runner.unseen if runner else None,
         error=runner.error if runner else None,
         disk_full=unwritten.reason if unwritten and unwritten.cause == "disk" else None,
         write_outage=unwritten,

@@ -12,7 +12,7 @@ from engine.base.errors import ErrorRecord
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.command_queue import Waiting
 from engine.pipeline.controls import Controls
-from engine.pipeline.frozen_runner import FrozenRunner
+from engine.pipeline.frozen_runner import FrozenRunner, UnseenRunner
 from engine.pipeline.runner_record import FailingHelper, OpenCommand, SinkProgress, SourceComparison, SourceOutage
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import VerificationState as VerdictState
@@ -198,6 +198,8 @@ class Status:
     heartbeat_age_s: float | None
     frozen: FrozenRunner | None
     """The process of a runner that lives, but sends no heartbeats; None if it sends them, or is gone."""
+    unseen: UnseenRunner | None
+    """The process of a lost runner, if it cannot be seen from here whether it has ended."""
     error: ErrorRecord | None
     disk_full: str | None
     """Why it waits for a disk."""

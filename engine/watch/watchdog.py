@@ -199,6 +199,8 @@ class Watchdog:
             return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
         one, at = case.death, case.death.last_seen
         message = f"The runner has sent no heartbeat since {utc_time(at)}: it was process {one.pid} on {one.host}."
+        if (unseen := case.about.runner.unseen) is not None:
+            message = unseen.message
         return self._alerts.raised(case.about, record, "runner_lost", message, at)
 
     def _act(self, case: _Case, record: WatchRecord) -> WatchRecord:

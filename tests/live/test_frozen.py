@@ -2,18 +2,20 @@
 
 import re
 import signal
+import socket
 import subprocess
 import threading
 
 import psutil
 import pytest
 
+from engine.base import processes
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S, read_runner
 from engine.watch.background import watch
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.sessions import spark_settings
 from tests.servers import Server
 from tests.support.receiver import Receiver
@@ -64,10 +66,30 @@ def test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_s
     runner.send_signal(signal.SIGSTOP)
     server.execute(f"INSERT INTO `{database}`.a VALUES (4, 4)")
     pipeline.wait_for(lambda: (record := read_runner(where)) and record.frozen, runner)
+    _check_from_another_host(pipeline, runner, monkeypatch)
     _follow("kill -9", pipeline)
     runner.wait()
     pipeline.run("caught-up")
     assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
+
+
+def _check_from_another_host(pipeline: Pipeline, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, nobody can know whether the process has ended; the hint's command shows it on its own host."""
+    where = Directory(pipeline.home)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(processes, "lives", lambda *_: None)
+        elsewhere.setattr(socket, "gethostname", lambda: "another")
+        pipeline.wait_for(lambda: (record := read_runner(where)) and record.unseen, runner)
+        record = read_runner(where)
+    assert record is not None
+    assert record.unseen is not None
+    assert (record.alive, record.frozen) == (False, None)
+    assert "cannot be seen from here: it may have ended, hang or be stopped" in record.unseen.message
+    command = re.search(r"ps -o stat,args -p \d+", record.unseen.hint)
+    assert command is not None
+    shown = subprocess.run(command[0].split(), capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[1].startswith("T")
+    assert f"kill -CONT {runner.pid}" in record.unseen.hint
 
 
 def test_a_stopped_spark_is_named_and_ended_as_the_hint_says(

@@ -100,6 +100,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         2,
         ("test_frozen.py::test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says",),
     ),
+    "pipeline/frozen_runner.py::UnseenRunner": (
+        1,
+        ("test_frozen.py::test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says",),
+    ),
     "journal/journal.py::Journal._report_losses": (1, OUTSIDE),
     "destination/delta/layout.py::check_no_link": (1, INPUT),
     "destination/delta/layout.py::make_readable": (1, INPUT),

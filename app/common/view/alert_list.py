@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from app.common.view import words
-from app.common.view.health import EXIT_CODES, Runner
+from app.common.view.health import EXIT_CODES
 from app.common.view.hints import for_console
+from app.common.view.runner_view import Runner
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.base.errors import ErrorRecord
@@ -105,8 +106,8 @@ def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
 
 def _problem_words(runner: Runner) -> tuple[str, str]:
     """What is wrong with a runner, and what to do if its alert's kind does not say it."""
-    if runner.frozen is not None:
-        return runner.frozen.message, runner.frozen.hint
+    if silent := runner.frozen or runner.unseen:
+        return silent.message, silent.hint
     if runner.state == "lost":
         return f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.", ""
     error = runner.error or ErrorRecord()

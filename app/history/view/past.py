@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.common.view.health import EXIT_CODES, error_of
+from app.common.view.health import EXIT_CODES
+from app.common.view.runner_view import error_of
 from engine.history.runs import Run, RunTotals
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.common.view import words
-from app.common.view.health import Runner
+from app.common.view.runner_view import Runner
 
 _MEANING = {
     "pause": "Reading stops after the current chunks and binlog range. The lag grows until you resume, and the source "

@@ -7,17 +7,9 @@ from datetime import datetime, timedelta
 from app.common.view import words
 from app.common.view.alert_list import Firing, alert_lines, kinds_of_state
 from app.common.view.alert_list import order as alert_order
-from app.common.view.health import (
-    LAG_FINE_S,
-    RETENTION_AMBER_S,
-    Layer,
-    Runner,
-    away_line,
-    lag_words,
-    phase_words,
-    retention_left_s,
-)
+from app.common.view.health import LAG_FINE_S, RETENTION_AMBER_S, Layer, lag_words, phase_words, retention_left_s
 from app.common.view.progress import copying, others_work, rows_per_s, share
+from app.common.view.runner_view import Runner, away_line
 from app.common.view.status_style import PIPELINE, Style, who_acts
 from engine.base.wording import rows_differ
 from engine.history.chunk_queries import Read
@@ -297,6 +289,8 @@ def _runner_trouble(runner: Runner, now: datetime) -> str:
         return f"{away_line(runner.away, now)}: {runner.away.error}"
     if runner.state == "failed" and runner.error:
         return runner.error.message
+    if runner.unseen is not None:
+        return f"{runner.unseen.message} {runner.unseen.hint}"
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
     if runner.frozen is not None:

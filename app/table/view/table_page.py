@@ -10,15 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.common.view import words
-from app.common.view.health import (
-    MERGE_WAITS_S,
-    Layer,
-    Runner,
-    keeping_up_layer,
-    lag_words,
-    stale_since,
-)
+from app.common.view.health import MERGE_WAITS_S, Layer, keeping_up_layer, lag_words, stale_since
 from app.common.view.hints import others_continue
+from app.common.view.runner_view import Runner
 from app.live.view import chunk_counts
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.common.view.draft import Draft, first_spec
-from app.common.view.health import Runner
+from app.common.view.runner_view import Runner
 from engine.base.clock import utc_text
 from engine.base.errors import ErrorRecord
 from engine.history.chunk_queries import Read

@@ -5,7 +5,8 @@ from typing import get_args
 
 import pytest
 
-from app.common.view.health import Layer, Runner, layers, stands_still
+from app.common.view.health import Layer, layers
+from app.common.view.runner_view import Runner, stands_still
 from app.common.view.write_words import unwritten_of
 from app.pipelines.view.pipeline_cards import card_of
 from app.table.view.table_page import PageFacts, freshness_layer, state_layer

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.common.view import alert_list
-from app.common.view.health import Away, Runner
+from app.common.view.runner_view import Away, Runner
 from app.common.view.write_words import Unwritten
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
@@ -13,6 +13,7 @@ from engine.base.errors import ErrorRecord
 from engine.history.alert_queries import Cleared
 from engine.journal.alert_kinds import ALERTS
 from engine.pipeline.active_alert import Alert
+from engine.pipeline.frozen_runner import UnseenRunner
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, frozen_runner, lag, runner
@@ -71,6 +72,17 @@ def test_without_a_runner_alerts_are_only_the_last_known() -> None:
     assert (old.now, alert_list.lasted(old, NOW + timedelta(days=1))) == ("", "1 min")
     (ended,) = listed(runner("ended", alive=False), STOPPED)
     assert ended.known_at is not None
+
+
+def test_a_runner_that_nobody_here_can_see_may_be_frozen() -> None:
+    """Its alert does not claim that the process has ended, and says where to look."""
+    lost = replace(LOST, unseen=UnseenRunner(7, "far", AT))
+    (alert,) = listed(lost)
+    assert (alert.kind, alert.known_at) == ("runner_lost", None)
+    assert "Its process 7 is on far, which cannot be seen from here: it may have ended, hang or be stopped." in (
+        alert.message
+    )
+    assert alert.do.startswith("Look on far: ps -o stat,args -p 7.")
 
 
 def test_a_runner_that_starts_is_not_lost() -> None:

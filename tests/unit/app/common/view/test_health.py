@@ -4,20 +4,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.common.view.health import (
-    Away,
-    Runner,
-    away_line,
-    engine_layer,
-    error_of,
-    keeping_up_layer,
-    layers,
-    runner_of,
-    source_layer,
-    stale_since,
-    stands_still,
-    startup_line,
-)
+from app.common.view.health import engine_layer, keeping_up_layer, layers, source_layer, stale_since
+from app.common.view.runner_view import Away, Runner, away_line, error_of, runner_of, stands_still, startup_line
 from app.common.view.status_style import HEX, PIPELINE
 from app.common.view.troubles import troubles
 from engine.base.clock import utc_text

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
-from app.common.view.health import Away, Runner, layers
+from app.common.view.health import layers
+from app.common.view.runner_view import Away, Runner
 from app.common.view.write_words import Unwritten
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.alerting.acknowledgements import Acknowledgement

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.common.view.health import Away, Runner
+from app.common.view.runner_view import Away, Runner
 from app.common.view.write_words import Unwritten
 from app.table.view import table_page
 from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshness_layer, state_layer, waits_to_merge
