@@ -66,6 +66,12 @@ def lives(pid: int, written: Mapping[str, Any]) -> bool | None:
     return process is not None and process[_STATE] not in ("Z", "X") and int(process[_STARTED]) == written["ticks"]
 
 
+def is_gone(pid: int) -> bool:
+    """Whether the process `pid` of this namespace has ended."""
+    process = _stat(pid)
+    return process is None or process[_STATE] in ("Z", "X")
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a signal such as SIGSTOP has stopped the process `pid` of this namespace."""
     process = _stat(pid)

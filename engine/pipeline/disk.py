@@ -42,6 +42,8 @@ MAX_PAUSE_S = 10.0
 PROBE_BYTES = 1 << 20
 _EXPIRES_S = 60.0
 """A name expires if nobody reports it again for this long while work continues."""
+_STORE_EXPIRES_S = 10.0
+"""The same for a store that has answered a probe: a probe asks as work does, so it proves more than one of a disk."""
 _WORST_FIRST = tuple(WRITE_ERRORS)
 T = TypeVar("T")
 
@@ -70,6 +72,7 @@ class Disk:
         self._names: set[str] = set()
         self._since_s = 0.0
         self._failed_s = 0.0
+        self._tried_s = 0.0
         self._next_s = 0.0
         self._trying = False
         self._met: set[WriteCause] = set()  # in this episode
@@ -174,7 +177,8 @@ class Disk:
             return False
         now_s = clock.monotonic_s()
         if self._trying:
-            if now_s - self._failed_s > _EXPIRES_S:
+            only_stores = "disk" not in self._met
+            if now_s > (self._tried_s + _STORE_EXPIRES_S if only_stores else self._failed_s + _EXPIRES_S):
                 self._drop_names(set(self._names))
             return False
         with self._lock:
@@ -185,6 +189,7 @@ class Disk:
         away = next((error for folder in self._folders if (error := _store_error(folder)) is not None), None)
         with self._lock:
             self._trying = room and away is None
+            self._tried_s = clock.monotonic_s()
             self._next_s = clock.monotonic_s() + RETRY_S
         if away is not None and room:
             self._still_away(away)

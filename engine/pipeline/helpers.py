@@ -96,6 +96,12 @@ class Helpers:
             errors, duration_s = self._failing.pop(helper).errors, now_s - self._failing_since_s[helper]
         self._journal.write(HelperRecovered(helper=helper, errors=errors, duration_s=round(duration_s, 3)))
 
+    def ended(self, helper: str) -> None:
+        """Record that a helper has ended: what it reported stands no more."""
+        with self._lock:
+            self._last_s[helper] = self._last_s.get(helper, 0.0) - CALM_S
+        self.succeeded(helper)
+
     def guard(self, helper: str, step: Callable[[], object]) -> None:
         """Do a step of a helper, and record how it went."""
         try:

@@ -10,6 +10,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
+from tests.support.depth import on
 from tests.support.patience import PATIENCE_S
 
 ROWS = 2000
@@ -188,3 +189,26 @@ def _insert_elsewhere(pipeline: Pipeline, server: Server, runner: Runner, key: i
 
 def _states(pipeline: Pipeline) -> list[tuple[str, str]]:
     return [(e["table"], e["state"]) for e in pipeline.events("table.state")]
+
+
+@on("mariadb")
+def test_a_new_table_that_the_account_may_not_read_yet_is_captured_after_the_grant(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The catalogue hides it until then, and no statement in the binlog says that it can be seen."""
+    server = private_server(flavor)
+    _create(server)
+    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5, source='new_tables = "add"\n')
+    runner = pipeline.start_streaming()
+    server.execute("CREATE TABLE d.fresh (id INT PRIMARY KEY, v INT)")
+    server.execute("INSERT INTO d.fresh VALUES (1, 1), (2, 2)")
+    server.execute("INSERT INTO d.u VALUES (100, 7)")
+    pipeline.wait_for(lambda: 7 in lake_table(pipeline.mirror("u"))["v"].to_pylist(), runner)
+    assert "d.fresh" not in {table["table"] for table in pipeline.status()["tables"]}
+    server.execute(f"GRANT SELECT ON d.fresh TO '{USER}'@'%'")
+    pipeline.wait_for(
+        lambda: any((e["table"], e["state"]) == ("d.fresh", "streaming") for e in pipeline.events("table.state")),
+        runner,
+    )
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "fresh"), pipeline.mirror("fresh"))

@@ -193,7 +193,7 @@ def stands_still(runner: Runner) -> str:
     if runner.frozen is not None:
         return f"The runner does not respond. {runner.frozen.message}"
     if runner.unwritten:
-        return f"{runner.unwritten.effect} Then the runner continues by itself."
+        return f"{runner.unwritten.effect} {runner.unwritten.words.then}"
     if runner.alive or runner.state == "starting":
         return ""
     if runner.unseen is not None:

@@ -17,9 +17,9 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str, bool]]:
     if outage := record.write_outage:
         limit = "" if outage.cause == "disk" else f" Attempt {outage.attempt}, no time limit."
         meaning = f"The pipeline waits. Nothing is lost; the tables grow older.{limit}"
-        hint = outage.hint or WRITE_WORDS[outage.fault].remedy
+        fault = WRITE_WORDS[outage.fault]
         rows.append(
-            (outage.reason, meaning, f"{hint} The pipeline then continues by itself.", outage.cause == "store_away")
+            (outage.reason, meaning, f"{outage.hint or fault.remedy} {fault.then}", outage.cause == "store_away")
         )
     for helper in record.helpers:
         since = words.date_time(datetime.fromisoformat(helper.since) if helper.since else None)

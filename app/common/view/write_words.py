@@ -20,6 +20,8 @@ class WriteWords:
     """The rest of a sentence that begins with "The"."""
     do: str
     """In a few words."""
+    then: str = "The runner then continues by itself."
+    """What happens when that is done."""
 
     @property
     def remedy(self) -> str:
@@ -41,6 +43,8 @@ WRITE_WORDS: Mapping[WriteFault, WriteWords] = {
         "Waits for credentials",
         "store of the destination refuses the credentials",
         "renew the credentials",
+        "Those of a role are renewed while the runner waits, and it continues by itself. After new keys in the "
+        "environment, stop the run and start it again.",
     ),
     "store_away": WriteWords(
         "Waits for the store",
@@ -93,8 +97,8 @@ class Unwritten:
 
     @property
     def line(self) -> str:
-        """What happened, what to do, and that it continues."""
-        return f"The pipeline waits: {self.reason}. {self.remedy} It then continues by itself."
+        """What happened, what to do, and what then."""
+        return f"The pipeline waits: {self.reason}. {self.remedy} {self.words.then}"
 
     @property
     def effect(self) -> str:

@@ -128,7 +128,7 @@ def _control_options(
         throttle=spec.throttle,
         journal_retention_s=spec.journal.retention_s,
         folders=[
-            spec.sink.local_path or spec.sink.folder,
+            spec.sink.local_path or spec.sink.quick_folder,
             *states,
             *scratch_folders(spec.spark.master, spec.spark.conf),
         ],

@@ -34,8 +34,9 @@ class SparkMonitor:
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """End the threads. Does not wait for them: Spark may not answer."""
+        """End the threads. Does not wait for them: Spark may not answer. Another session is not silent."""
         self._closing.set()
+        self._helpers.ended(SPARK)
 
     def _ask(self) -> None:
         while not self._closing.wait(_INTERVAL_S):
@@ -49,10 +50,12 @@ class SparkMonitor:
             self._helpers.guard(SPARK, self._require_answer)
 
     def _require_answer(self) -> None:
-        """Raises HelperError if Spark has not answered for too long."""
-        question = self._question
-        if question is not None and clock.monotonic_s() - question[1] >= _PATIENCE_S:
-            raise silence(self._session.master, self._session.driver_pid, question[0])
+        """Raises HelperError if Spark has not answered for too long, and its process, if known, has not ended."""
+        question, pid = self._question, self._session.driver_pid
+        if question is None or clock.monotonic_s() - question[1] < _PATIENCE_S:
+            return
+        if pid is None or not processes.is_gone(pid):
+            raise silence(self._session.master, pid, question[0])
 
 
 def silence(master: str, pid: int | None, since: str) -> HelperError:

@@ -45,6 +45,8 @@ from engine.source.preflight import refused
 from engine.spec.globs import new_matches
 from engine.spec.settings import Spec
 
+_SEARCH_S = 60.0
+"""Seconds between looks for new tables that no statement in the binlog announced."""
 _CATALOGUE_LAG_S = 2.0
 """The binlog has a statement a moment before the catalogue has its table."""
 
@@ -69,14 +71,21 @@ class MembershipChanges:
         self._commands = commands
         self._reading = reading
         self._show_planning = show_planning
-        self._searched = spec.source.new_tables != "add"
+        self._adds = spec.source.new_tables == "add"
+        self._searched = not self._adds
         self._search_until_s = 0.0
+        self._next_search_s = 0.0
         self._merges_unknown = False
 
     @property
     def waiting(self) -> bool:
         """Whether a membership change may be pending."""
-        return self._merges_unknown or not self._searched or bool(self._commands.accepted(MembershipCommand))
+        return self._merges_unknown or self._search_is_due or bool(self._commands.accepted(MembershipCommand))
+
+    @property
+    def _search_is_due(self) -> bool:
+        """Now and then without a statement that creates a table: a grant shows one that was hidden."""
+        return self._adds and (not self._searched or clock.monotonic_s() >= self._next_search_s)
 
     def note_definition(self) -> None:
         """Record that the binlog has a statement that may have created a table."""
@@ -136,8 +145,9 @@ class MembershipChanges:
 
     def _find_new(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """Records of the tables that match the globs and are not in the ledger."""
-        if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
+        if not self._search_is_due and (not self._adds or clock.monotonic_s() > self._search_until_s):
             return {}
+        self._next_search_s = clock.monotonic_s() + _SEARCH_S
         members = members_of(state)
         matches = new_matches(self._spec.source.tables, list_tables(connection), members.also | members.without)
         # A name with dots may already stand for another table, which keeps it.

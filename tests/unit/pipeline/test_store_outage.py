@@ -81,6 +81,27 @@ def test_its_tries_are_events_and_its_end_is_one(tmp_path: Path, store: LocalFol
     assert said[1:] == ["the store can be used again"]
 
 
+def test_a_store_that_answers_again_is_not_away_for_long(
+    tmp_path: Path, store: LocalFolder, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that nobody reports any more, such as of a reader that ended, does not keep it away."""
+    journal = Journal(Directory(tmp_path).journal("r"), "r")
+    events, now_s = heard(journal), [1000.0]
+    monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
+    disk = Disk([store], journal)
+    disk.failed("chunks", AWAY)
+    now_s[0] += 100
+    answer.error = AWAY
+    assert disk.blocks_work(), "it is away for longer than names last"
+    now_s[0] += 20
+    answer.error = None
+    assert not disk.blocks_work()
+    now_s[0] += disks._STORE_EXPIRES_S + 1
+    assert not disk.blocks_work()
+    assert disk.outage is None
+    assert isinstance(events[-1], StoreBack)
+
+
 def test_the_worst_cause_is_shown_and_a_probe_corrects_it(tmp_path: Path, store: LocalFolder, answer: Answer) -> None:
     """Credentials that are renewed while the store is away: then it is away."""
     journal = Journal(Directory(tmp_path).journal("r"), "r")

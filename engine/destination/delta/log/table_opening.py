@@ -1,8 +1,14 @@
 """Opens Delta tables by the deltalake library, which reads them from a file system or a bucket by itself."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from engine.base.store_errors import StoreAwayError
 from engine.destination.delta.log.log_files import (
     CHECKPOINT_POINTER,
     checkpoint_version,
@@ -18,19 +24,58 @@ _CHECKPOINTED, _CHECKPOINT_GETS = 20, 30
 may be a checkpoint, and how many commits come after it is not known. So both are estimates."""
 
 
+_REQUEST_FAILED = "Generic S3 error"
+"""How the library begins when a request was not answered, or with an error of the store: nothing of the table is
+damaged. What is not there is "not found"."""
+
+
+@contextmanager
+def _of_store(url: str) -> Iterator[None]:
+    """Raises StoreAwayError for the library's errors of requests."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        text = str(error)
+        if _REQUEST_FAILED not in text:
+            raise
+        place = text.index(_REQUEST_FAILED)
+        raise StoreAwayError(f"The store does not answer: {url}: {text[place:].partition(chr(10))[0]}") from error
+
+
+class BucketTable(DeltaTable):
+    """A table in a bucket. The library reads its log again for some questions, so they can fail as `open_table`."""
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """As the library's. Raises StoreAwayError."""
+        with _of_store(self.table_uri):
+            return super().transaction_version(app_id)
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        """As the library's. Raises StoreAwayError."""
+        with _of_store(self.table_uri):
+            return super().get_add_actions(flatten)
+
+    def load_as_version(self, version: int | str | datetime) -> None:
+        """As the library's. Raises StoreAwayError."""
+        with _of_store(self.table_uri):
+            super().load_as_version(version)
+
+
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
     """A version of the table in a folder; None for the newest.
 
     Raises DeltaError or OSError when it cannot be read, StoreAwayError or StoreAccessError when its store cannot be
     used: the library does not tell one from the other.
     """
+    if not folder.options:
+        return DeltaTable(folder.url, version=version)
     try:
-        delta = DeltaTable(folder.url, version=version, storage_options=dict(folder.options) or None)
+        with _of_store(folder.url):
+            delta = BucketTable(folder.url, version=version, storage_options=dict(folder.options))
     except (DeltaError, OSError):
         log_of(folder).find(CHECKPOINT_POINTER)
         raise
-    if folder.options:
-        COUNTER.add(folder.url, RequestCounts(lists=1, gets=_gets(delta.version())))
+    COUNTER.add(folder.url, RequestCounts(lists=1, gets=_gets(delta.version())))
     return delta
 
 
