@@ -153,6 +153,7 @@ def _silence_lost_driver(context: SparkContext) -> None:
     Py4J logs them, and so does the server to which the driver sends accumulators.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it logs some of them without a name
     server: Any = context._accumulatorServer  # noqa: SLF001 - Python has no other way
     print_error = server.handle_error
 
@@ -161,6 +162,10 @@ def _silence_lost_driver(context: SparkContext) -> None:
             print_error(request, address)
 
     server.handle_error = handle_error
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _forget_driver() -> None:

@@ -1,6 +1,7 @@
 """A session with a fake kind: what workers are asked, how slots are counted, and what failures cause."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +14,7 @@ from engine.base.errors import PreflightError, SparkLostError, TidemarkError
 from engine.capture.reports import ReaderProcess, ReaderReport
 from engine.capture.tasks import Task
 from engine.journal.event_fields import SparkFacts
+from engine.spark import kinds
 from engine.spark import session as sessions
 from engine.spark.session import Session
 from engine.spark.workers import answer
@@ -162,3 +164,13 @@ def test_a_lost_session_is_not_ended_politely(monkeypatch: pytest.MonkeyPatch, t
         with pytest.raises(SparkLostError, match="spark://m:7077 cannot be reached"):
             session.run([], "")
     assert kind.stopped == [True]
+
+
+def test_errors_of_a_lost_driver_are_not_printed_whoever_logs_them() -> None:
+    """Py4J logs some of them as the root logger; those of others stay."""
+
+    def record(path: str) -> logging.LogRecord:
+        return logging.LogRecord("root", logging.ERROR, path, 1, "Exception while sending command.", None, None)
+
+    assert not kinds._is_not_of_py4j(record("/venv/lib/py4j/java_gateway.py"))
+    assert kinds._is_not_of_py4j(record("/venv/lib/pyspark/sql.py"))
