@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine.base.errors import DestinationError, SpecError, unknown_tables
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.landing import Landing, MirrorReader, TableVersion, reader_of
 from engine.decode.schema import Table
 from engine.explore.queries import landing_of, published_tables
@@ -54,6 +55,8 @@ class VersionRows:
                 budget = None if budget is None else budget - part.num_rows
                 if budget == 0:
                     return
+        except (StoreAwayError, StoreAccessError):
+            raise
         except OSError as error:
             raise DestinationError(
                 f"{self.name}: version {self.version} cannot be read: {error}.",
@@ -103,6 +106,8 @@ def reading_of(landing: Landing, tables: Sequence[Table], name: str, as_of: date
         version = reader.log(as_of) if changes else reader.mirror(as_of)
         if version is None:
             raise _not_there(name, table, reader, as_of, reader.log() if changes else reader.mirror())
+    except (StoreAwayError, StoreAccessError):
+        raise
     except reader.unreadable as error:
         raise DestinationError(
             f"{name} cannot be read{f' as of {as_of}' if as_of else ''}: {error}.",

@@ -42,8 +42,9 @@ MAX_PAUSE_S = 10.0
 PROBE_BYTES = 1 << 20
 _EXPIRES_S = 60.0
 """A name expires if nobody reports it again for this long while work continues."""
-_STORE_EXPIRES_S = 10.0
-"""The same for a store that has answered a probe: a probe asks as work does, so it proves more than one of a disk."""
+_STORE_EXPIRES_S = 35.0
+"""The same for a store, counted from the probe that it answered. Longer than a request waits (30 s): one that takes no
+files although it answers the probe stays away, so that its alert fires."""
 _WORST_FIRST = tuple(WRITE_ERRORS)
 T = TypeVar("T")
 

@@ -84,25 +84,13 @@ class Endpoint:
                 _passwords[self.password_file] = secret
         return _passwords.get(self.password_file, self.password)
 
-    def current_tls_ca(self) -> str:
-        """The certificates of the authorities that sign the server's; "" for the system's.
-
-        Raises OSError if their file cannot be read, and this process was not sent them.
-        """
-        if self.tls_ca is None:
-            return ""
-        try:
-            return Path(self.tls_ca).read_text(encoding="ascii")
-        except OSError:
-            if self.tls_ca_text:
-                return self.tls_ca_text
-            raise
-
     def __getstate__(self) -> dict[str, object]:
         """Readers get the current password and certificates."""
         sent = {**vars(self), "password": self.current_password()}
-        with suppress(OSError, UnicodeDecodeError):  # then the reader says what is wrong with its own file
-            sent["tls_ca_text"] = self.current_tls_ca()
+        if self.tls_ca is not None:
+            with suppress(OSError):  # then the reader needs a file of its own, and says so
+                # Bundles have names of authorities in comments, in any language.
+                sent["tls_ca_text"] = Path(self.tls_ca).read_text(encoding="ascii", errors="ignore")
         return sent
 
     def __repr__(self) -> str:
@@ -371,7 +359,9 @@ def _login_preferring_tls(options: dict[str, Any]) -> Connection:
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
     if endpoint.tls == "required":
         return _unverified()
-    return ssl.create_default_context(cadata=endpoint.current_tls_ca() or None)
+    if endpoint.tls_ca_text and not Path(endpoint.tls_ca or "").is_file():
+        return ssl.create_default_context(cadata=endpoint.tls_ca_text)
+    return ssl.create_default_context(cafile=endpoint.tls_ca)
 
 
 def _unverified() -> ssl.SSLContext:

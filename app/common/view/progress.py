@@ -67,7 +67,7 @@ class Copy:
     halted: bool = False
     """Whether only stopped tables have chunks left."""
     planning: str = ""
-    """That tables are being planned of which no chunk is known yet, as a clause; empty if none are."""
+    """Says, as a clause, that tables are being planned and have no chunks yet; empty if none are."""
 
     @property
     def eta(self) -> str | None:

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.base.errors import DestinationError, SpecError
+from engine.base.store_errors import StoreAwayError
 from engine.cli.published import write_as
 from engine.destination.delta.landing import DeltaLanding
+from engine.destination.delta.read.delta_rows import DeltaRows
 from engine.explore.reading import VersionRows, reading_of
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
@@ -110,3 +112,18 @@ def test_a_commit_of_the_same_second_is_later_than_the_time(tmp_path: Path) -> N
         os.utime(commit, (then.timestamp() - 1, then.timestamp() - 1))
     assert opened(lake, as_of=then).table()["v"].to_pylist() == [1]
     assert opened(lake, as_of=datetime.now(UTC)).table()["v"].to_pylist() == [3]
+
+
+def test_a_store_that_is_away_is_not_a_damaged_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told that a version is gone, or sent to verify it."""
+
+    def away(*_: object) -> None:
+        raise StoreAwayError("The store does not answer: s3://lake")
+
+    reading = opened(lake)
+    monkeypatch.setattr(DeltaRows, "batches", away)
+    with pytest.raises(StoreAwayError):
+        reading.table()
+    monkeypatch.setattr("engine.destination.delta.read.mirror.open_table", away)
+    with pytest.raises(StoreAwayError):
+        opened(lake)
