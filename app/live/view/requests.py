@@ -1,5 +1,6 @@
 """Requests to buckets as tables, and what they cost."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -8,37 +9,26 @@ from typing import Any
 from app.common.view import words
 from engine.history.request_queries import RequestSums
 from engine.spec.store_prices import MONTH_DAYS, StorePrices, money
+from engine.store.requests import RequestCounts
 
 
-@dataclass
-class _Sum:
-    puts: int = 0
-    lists: int = 0
-    gets: int = 0
-    deletes: int = 0
-    sent_bytes: int = 0
-    received_bytes: int = 0
+def _counts(one: RequestSums) -> RequestCounts:
+    return RequestCounts(one.puts, one.lists, one.gets, one.deletes, one.sent_bytes, one.received_bytes)
 
-    def add(self, one: RequestSums) -> None:
-        self.puts += one.puts
-        self.lists += one.lists
-        self.gets += one.gets
-        self.deletes += one.deletes
-        self.sent_bytes += one.sent_bytes
-        self.received_bytes += one.received_bytes
 
-    def cells(self) -> dict[str, Any]:
-        return {
-            "Puts": f"{self.puts:,}",
-            "Lists": f"{self.lists:,}",
-            "Gets": f"{self.gets:,}",
-            "Deletes": f"{self.deletes:,}",
-            "Sent": words.size(self.sent_bytes),
-            "Received": words.size(self.received_bytes),
-        }
+def _cells(total: RequestCounts) -> dict[str, Any]:
+    return {
+        "Puts": f"{total.puts:,}",
+        "Lists": f"{total.lists:,}",
+        "Gets": f"{total.gets:,}",
+        "Deletes": f"{total.deletes:,}",
+        "Sent": words.size(total.sent_bytes),
+        "Received": words.size(total.received_bytes),
+    }
 
-    def price(self, prices: StorePrices) -> float:
-        return prices.of_requests(self.puts + self.lists, self.gets, self.received_bytes)
+
+def _price(total: RequestCounts, prices: StorePrices) -> float:
+    return prices.of_requests(total.puts + total.lists, total.gets, total.received_bytes)
 
 
 @dataclass(frozen=True)
@@ -68,15 +58,15 @@ def costs(
     """Requests by day and by table. stored_bytes: what the destination's files have; None if that is not read yet."""
     if not requests:
         return Costs()
-    by_day = dict[date, _Sum]()
+    by_day = defaultdict[date, RequestCounts](RequestCounts)
     for one in requests:
-        by_day.setdefault(one.day, _Sum()).add(one)
+        by_day[one.day] += _counts(one)
     whole_days = [day for day in by_day if day < now.astimezone(UTC).date()]
     of_day = max(whole_days or by_day)
-    by_place = dict[tuple[str, str], _Sum]()
+    by_place = defaultdict[tuple[str, str], RequestCounts](RequestCounts)
     for one in requests:
         if one.day == of_day:
-            by_place.setdefault((one.place, one.table), _Sum()).add(one)
+            by_place[one.place, one.table] += _counts(one)
     ordered = sorted(by_place.items(), key=lambda item: (not item[0][1], -item[1].puts - item[1].lists - item[1].gets))
     return Costs(
         [_day(day, total, epochs.get(day, 0), prices) for day, total in sorted(by_day.items(), reverse=True)],
@@ -86,30 +76,29 @@ def costs(
     )
 
 
-def _day(day: date, total: _Sum, epochs: int, prices: StorePrices | None) -> dict[str, Any]:
-    number = total.puts + total.lists + total.gets + total.deletes
-    cells = {"Day": f"{day:%Y-%m-%d}", "Epochs": f"{epochs:,}", **total.cells()}
-    cells["Per epoch"] = f"{number / epochs:,.1f}" if epochs else words.NOTHING
-    return cells if prices is None else {**cells, "Cost": money(total.price(prices), prices.currency)}
+def _day(day: date, total: RequestCounts, epochs: int, prices: StorePrices | None) -> dict[str, Any]:
+    cells = {"Day": f"{day:%Y-%m-%d}", "Epochs": f"{epochs:,}", **_cells(total)}
+    cells["Per epoch"] = f"{total.number / epochs:,.1f}" if epochs else words.NOTHING
+    return cells if prices is None else {**cells, "Cost": money(_price(total, prices), prices.currency)}
 
 
-def _place(place: str, table: str, total: _Sum, prices: StorePrices | None) -> dict[str, Any]:
+def _place(place: str, table: str, total: RequestCounts, prices: StorePrices | None) -> dict[str, Any]:
     name = table or _OTHERS.get(place, place)
     if table and place not in _OTHERS:
         name = f"{table} ({place})"
-    cells = {"Table": name, **total.cells()}
+    cells = {"Table": name, **_cells(total)}
     return (
         cells
         if prices is None
-        else {**cells, "Cost per month": money(total.price(prices) * MONTH_DAYS, prices.currency)}
+        else {**cells, "Cost per month": money(_price(total, prices) * MONTH_DAYS, prices.currency)}
     )
 
 
-def _month(total: _Sum, prices: StorePrices | None, stored_bytes: int | None, *, whole: bool) -> str:
+def _month(total: RequestCounts, prices: StorePrices | None, stored_bytes: int | None, *, whole: bool) -> str:
     if prices is None:
         return ""
     basis = "at the rate of the last whole day" if whole else "if every day were as today so far"
-    requests = f"requests {money(total.price(prices) * MONTH_DAYS, prices.currency)} a month, {basis}"
+    requests = f"requests {money(_price(total, prices) * MONTH_DAYS, prices.currency)} a month, {basis}"
     if stored_bytes is None:
         return requests
     stored = money(prices.of_month(stored_bytes), prices.currency)
