@@ -1,8 +1,8 @@
 """Alerts: what raises them, who acknowledged or silenced them, and where they are sent.
 
-`alerts` raises them and words their messages, with the numbers: `alert_messages` for disks and outages, `lag_rules` for
-lag by glob. `engine.journal.alert_kinds` has their titles and remedies, and their rules in words. `notifier` and
-`notify` send them.
+`alerts` raises them and words their messages, with the numbers: `alert_messages` for disks and outages (their
+sentences: `engine.journal.outage_causes`), `lag_rules` for lag by glob. `engine.journal.alert_kinds` has their titles
+and remedies, and their rules in words. `notifier` and `notify` send them.
 
 lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
                           `alerts.tables` has a `lag` of its own, with its glob as the table (`alerting.lag_rules`)

@@ -23,6 +23,7 @@ from engine.store.folder import Folder, Upload
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
 """Rows are wide or narrow: a row group is written when it has so many rows or so many bytes in memory."""
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 1
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class FileWriter:
             return pq.ParquetWriter(
                 self._upload.sink,
                 self._schema,
-                compression="zstd",
-                compression_level=1,
+                compression=COMPRESSION,
+                compression_level=COMPRESSION_LEVEL,
                 use_dictionary=_repeating(rows),
                 write_statistics=self._statistics,
                 write_page_checksum=True,

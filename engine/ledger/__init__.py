@@ -1,4 +1,5 @@
 """Committed state: one file per epoch, from which everything resumes.
 
-`store` creates the file of an epoch: that is the commit. `records` are the epochs, `state` is what they add up to.
+`store` creates the file of an epoch: that is the commit. `records` are the epochs, `state` is what they add up to,
+such as why a table is stopped.
 """

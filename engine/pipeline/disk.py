@@ -10,6 +10,9 @@ them answer, work continues, and shows whether that was enough. So a disk's erro
 try; a store's tries are journaled as those of the source are. Disks of remote workers cannot be probed: there, the next
 chunk is the probe.
 
+A store that hangs is found by a probe alone (`ask_stores`, `store_watch`), long before a request fails. Then the next
+probe that it answers ends the wait.
+
 The cause that is shown is the worst (`WRITE_ERRORS`); as soon as a probe finds another one alone, it is that.
 """
 
@@ -45,6 +48,8 @@ _EXPIRES_S = 60.0
 _STORE_EXPIRES_S = 35.0
 """The same for a store, counted from the probe that it answered. Longer than a request waits (30 s): one that takes no
 files although it answers the probe stays away, so that its alert fires."""
+_PROBE = "probe"
+"""The name of a failure that no component has met."""
 _WORST_FIRST = tuple(WRITE_ERRORS)
 T = TypeVar("T")
 
@@ -79,6 +84,11 @@ class Disk:
         self._met: set[WriteCause] = set()  # in this episode
         self.outage: WriteOutage | None = None
         """Why the pipeline waits; None while everything can be written."""
+
+    @property
+    def has_stores(self) -> bool:
+        """Whether some of the places are stores."""
+        return len(self._local) < len(self._folders)
 
     @property
     def reason(self) -> str:
@@ -186,19 +196,32 @@ class Disk:
             if now_s < self._next_s:
                 return True
             self._next_s = now_s + MAX_PAUSE_S  # no other thread probes meanwhile
-        room = all(map(_room, self._local))
-        away = next((error for folder in self._folders if (error := _store_error(folder)) is not None), None)
+        room, away = all(map(_room, self._local)), self._store_fault()
         with self._lock:
             self._trying = room and away is None
             self._tried_s = clock.monotonic_s()
             self._next_s = clock.monotonic_s() + RETRY_S
         if away is not None and room:
             self._still_away(away)
-        return not self._trying
+        if self._trying:
+            self._drop_names({_PROBE})
+            return False
+        return True
+
+    def ask_stores(self) -> None:
+        """Ask the stores for a file, and wait if one does not answer, although no component has failed yet.
+
+        Blocks for seconds.
+        """
+        if (error := self._store_fault()) is not None and self.outage is None:
+            self.failed(_PROBE, error)
+
+    def _store_fault(self) -> OSError | None:
+        return next((error for folder in self._folders if (error := _store_error(folder)) is not None), None)
 
     def _still_away(self, error: OSError) -> None:
         """Record a probe that failed for a store alone."""
-        outage = self._outage_of("probe", error, fault_of(error), ())
+        outage = self._outage_of(_PROBE, error, fault_of(error), ())
         with self._lock:
             if (before := self.outage) is None:
                 return

@@ -1,7 +1,8 @@
 """The only code that talks to MySQL and MariaDB.
 
-connect.py            logins (a password file is read again at each), sessions; `endpoint`: where; `own_account`: whose;
-                      `turns`, `connection_limits`: how many
+connect.py            logins (a password file is read again at each), sessions; `endpoint`: where, with the password as
+                      the spec names it (`spec.settings.password`); `own_account`: whose; `turns`,
+                      `connection_limits`: how many
 packets.py            streams of packets; `replication`: ranges of the binlog; `heads`: the first events of its files
 positions.py          positions in the binlog; `ancestry`: whether the server still has the ledger's history
 watermarks.py         the positions around a chunk's read, and why they can be trusted; `xa_places`: of XA transactions

@@ -25,6 +25,7 @@ from engine.spark.store_access import require_access
 from engine.spark.workers import ask, hosts, require, versions
 from engine.spec.settings import Spec
 from engine.store.folder import Folder
+from engine.store.operations import OPERATIONS
 
 _FIRST_TASK_S = 180.0
 """Seconds after which a cluster that has run no task of ours counts as having no room for us."""
@@ -71,7 +72,8 @@ class Session:
         """
         try:
             if not self._interrupted:
-                with _explained(self.master, self._hosts), self._kind.described(description):
+                described = self._kind.described(description)
+                with _explained(self.master, self._hosts), described, OPERATIONS.under_way():
                     most = self._most or len(tasks)
                     if len(tasks) <= most:
                         return run_tasks(self._kind.spark, tasks)

@@ -1,7 +1,7 @@
 """The spec: its sections, globs, periods and names. A field with its docstring is a setting; `make docs` prints it.
 
-settings.py           the whole, and the sections without a file of their own; `section`: the base of all. Masks and
-                      row filters are parsed in `capture.projection`
+settings.py           the whole, and the sections without a file of their own; `section`: the base of all. It reads
+                      passwords from variables and files. Masks and row filters are parsed in `capture.projection`
 sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers; `store_prices`
 alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
 startup.py            where a pipeline begins

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from obstore import exceptions
 
 from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.store.operations import OPERATIONS
 
 REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 """What the client raises for credentials."""
@@ -13,9 +14,10 @@ REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 
 @contextmanager
 def named_errors(place: str) -> Iterator[None]:
-    """Turn the client's errors into those of `Folder`. place: what was asked for."""
+    """Turn the client's errors into those of `Folder`, of one operation. place: what was asked for."""
     try:
-        yield
+        with OPERATIONS.under_way():
+            yield
     except REFUSED as error:
         raise StoreAccessError(f"The store refuses the credentials: {place}: {_short(error)}") from error
     except FileNotFoundError as error:

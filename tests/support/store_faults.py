@@ -1,4 +1,4 @@
-"""A proxy before a store: it drops requests, loses answers after the work is done, refuses, cuts bodies and delays."""
+"""A proxy before a store: it drops requests, loses answers after the work is done, refuses, cuts bodies, delays, hangs."""
 
 import http.client
 import socket
@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from engine.store.bucket_folder import BucketFolder
 
-Fault = Literal["", "403", "503", "lost", "cut", "slow", "dropped"]
+Fault = Literal["", "403", "503", "lost", "cut", "slow", "hung", "dropped"]
+_LOOK_S = 0.1
 _EXPIRED = b"<Error><Code>InvalidAccessKeyId</Code><Message>expired</Message></Error>"
 _SLOW_S = 1.0
 _HOP = ("transfer-encoding", "connection", "content-length")
@@ -53,6 +54,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "slow":
             time.sleep(_SLOW_S)
+        if fault == "hung":
+            while self.server.fault(self.command, self.path) == "hung":
+                time.sleep(_LOOK_S)
         behind = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=60)
         try:
             behind.request(self.command, self.path, body, dict(self.headers.items()))

@@ -3,7 +3,7 @@
 destination           the destination; `table`: one captured table of it; `landing`: where readers put files
 table_pair            its two Delta tables: `mirror_table`, `change_log_table`, each on a `lake_table`, which commits
 log                   the Delta log: commits, deletion vectors, checkpoints
-merge                 changes become the mirror
+merge                 changes become the mirror; `destination.merge_schedule` decides when
 maintenance           compaction, optimisation, vacuum
 read                  mirrors, change logs and differences, read back, also as of a time
 generations           change logs that begin again; `schema_evolution`, `table_properties`

@@ -16,5 +16,7 @@ still has the tag of the last time. An operator who leaves something replaces th
 replacement is refused, and it looks. A host that only watches asks for the lease's tag, and lists if the lease says
 that files have changed.
 
+`state_copy` downloads what a copy lacks.
+
 `host_pipelines` lists the pipelines of a host, copies included; `spec_url` finds one by the URL of its state.
 """

@@ -15,6 +15,7 @@ from engine.journal.expiry import HourlyExpiry
 from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
 from engine.pipeline.helpers import Helpers
+from engine.pipeline.store_watch import StoreWatch
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.command_answers import CommandAnswers
 from engine.run.commands.command_intake import CommandIntake
@@ -101,6 +102,7 @@ def control_of(directory: Directory, journal: Journal, options: ControlOptions |
     state.listeners.append(display.show)
     chores: dict[str, Callable[[], object]] = {
         "runner.log": partial(rotate, directory.log),
+        "store watch": StoreWatch(disk, helpers).look,
         "journal retention": HourlyExpiry(directory.journals, journal.run, options.journal_retention_s).step,
         **options.chores,
     }

@@ -1,5 +1,6 @@
 """A store that is away or refuses the credentials: an outage of its own, with its events and alerts."""
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from engine.journal.store_events import StoreAway, StoreBack
 from engine.pipeline import disk as disks
 from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
+from engine.pipeline.helpers import Helpers
 from engine.pipeline.runner_record import RunnerRecord
+from engine.pipeline.store_watch import StoreWatch
 from engine.pipeline.write_outage import WriteOutage
 from engine.spec.alert_settings import Alerts
 from engine.store.local_folder import LocalFolder
+from engine.store.operations import Operations
 from tests.support.mounts import mounted
 
 AWAY = StoreAwayError("The store does not answer: s3://lake/t: timed out")
@@ -198,3 +202,66 @@ def test_other_errors_are_not_waited_for(tmp_path: Path, store: LocalFolder, ans
     answer.error = OSError(5, "Input/output error")
     disk.failed("log", AWAY)
     assert not disk.blocks_work()
+
+
+def test_a_store_that_hangs_is_found_before_a_request_fails(
+    tmp_path: Path, store: LocalFolder, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only while an operation is late; and its next answer ends the wait, since nothing has failed."""
+    journal = Journal(Directory(tmp_path).journal("r"), "r")
+    events, now_s, oldest_s = heard(journal), [1000.0], list[float | None]([None])
+    monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
+    disk = Disk([store], journal)
+    watch = StoreWatch(disk, Helpers(journal, disk), lambda: oldest_s[0])
+
+    def look() -> None:
+        watch.look()
+        for thread in threading.enumerate():
+            if thread.name == "store watch":
+                thread.join()
+
+    answer.error = AWAY
+    look()
+    oldest_s[0] = now_s[0]
+    look()
+    assert disk.outage is None, "an idle pipeline and a quick operation ask nothing"
+    now_s[0] += 5
+    look()
+    assert disk.reason.startswith("store away (probe: The store does not answer: ")
+    now_s[0] += 20
+    look()
+    assert [e.attempt for e in events if isinstance(e, StoreAway)] == [1, 2], (
+        "the tries are seen though nothing returns"
+    )
+    answer.error = None
+    now_s[0] += 20
+    look()
+    assert disk.outage is None
+    assert isinstance(events[-1], StoreBack)
+
+
+def test_a_component_that_failed_is_not_cleared_by_a_probe(tmp_path: Path, store: LocalFolder, answer: Answer) -> None:
+    """It shows by itself that it gets through."""
+    disk = Disk([store], Journal(Directory(tmp_path).journal("r"), "r"))
+    answer.error = AWAY
+    disk.ask_stores()
+    disk.failed("log", AWAY)
+    answer.error = None
+    assert not disk.blocks_work()
+    assert disk.outage is not None
+    disk.succeeded("log")
+    assert disk.outage is None
+
+
+def test_operations_know_when_the_oldest_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that fail end."""
+    now_s, operations = [1.0], Operations()
+    monkeypatch.setattr(clock, "monotonic_s", lambda: now_s[0])
+    assert operations.oldest_s() is None
+    with operations.under_way():
+        now_s[0] = 2.0
+        with pytest.raises(StoreAwayError), operations.under_way():
+            assert operations.oldest_s() == 1.0
+            raise AWAY
+        assert operations.oldest_s() == 1.0
+    assert operations.oldest_s() is None

@@ -17,6 +17,7 @@ from engine.destination.delta.log.log_files import (
     log_of,
 )
 from engine.store.folder import Folder
+from engine.store.operations import OPERATIONS
 from engine.store.requests import COUNTER, RequestCounts
 
 _CHECKPOINTED, _CHECKPOINT_GETS = 20, 30
@@ -31,9 +32,10 @@ damaged. What is not there is "not found"."""
 
 @contextmanager
 def _of_store(url: str) -> Iterator[None]:
-    """Raises StoreAwayError for the library's errors of requests."""
+    """An operation of the library. Raises StoreAwayError for its errors of requests."""
     try:
-        yield
+        with OPERATIONS.under_way():
+            yield
     except (DeltaError, OSError) as error:
         text = str(error)
         if _REQUEST_FAILED not in text:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.capture.batches import batches
-from engine.capture.files import ROW_GROUP_ROWS, DataFile
+from engine.capture.files import COMPRESSION, COMPRESSION_LEVEL, ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ
 from engine.destination.delta.log.delta_actions import StoredFile
@@ -45,6 +45,13 @@ def restore(folder: Folder, file: DataFile, named: Sequence[StoredFile], schema:
     if changes.num_rows != file.rows:
         return False
     content = pa.BufferOutputStream()
-    pq.write_table(changes, content, row_group_size=ROW_GROUP_ROWS, write_page_checksum=True)
+    pq.write_table(
+        changes,
+        content,
+        row_group_size=ROW_GROUP_ROWS,
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        write_page_checksum=True,
+    )
     folder.write(restored_name(file), content.getvalue().to_pybytes())  # whole or not at all: its name is known
     return True
