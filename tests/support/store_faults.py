@@ -1,4 +1,4 @@
-"""A proxy before a store: it drops requests, loses answers after the work is done, refuses, cuts bodies, delays, hangs."""
+"""A proxy before a store: it drops requests, loses answers after the work is done, refuses, cuts, delays, hangs."""
 
 import http.client
 import socket

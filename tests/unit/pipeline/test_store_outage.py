@@ -260,8 +260,9 @@ def test_operations_know_when_the_oldest_began(monkeypatch: pytest.MonkeyPatch) 
     assert operations.oldest_s() is None
     with operations.under_way():
         now_s[0] = 2.0
-        with pytest.raises(StoreAwayError), operations.under_way():
+        with operations.under_way():
             assert operations.oldest_s() == 1.0
+        with pytest.raises(StoreAwayError), operations.under_way():
             raise AWAY
         assert operations.oldest_s() == 1.0
     assert operations.oldest_s() is None
