@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AlertText:
-    """What an operator must know of a kind of alert. `{table}` stands for the table's name."""
+    """What an operator must know of a kind of alert.
+
+    `{table}` stands for the table's name, `{pid}` for the number of the runner's process.
+    """
 
     title: str
     fires: str
@@ -222,15 +225,15 @@ ALERTS: Mapping[str, AlertText] = {
         "which is the console or `tidemark watch`",
         "a runner is alive, or has ended by itself",
         "Check its process on its host and the end of the runner's log. If the process is there, continue it with "
-        "kill -CONT PID, or end it with kill PID. Then restart. The run continues from the committed position.",
+        "kill -CONT {pid}, or end it with kill {pid}. Then restart. The run continues from the committed position.",
     ),
     "runner_frozen": AlertText(
         "Runner not responding",
         "the process of a runner lives, but has sent no heartbeat for 10 s; the watchdog sees that, "
         "which is the console or `tidemark watch`",
         "the heartbeat is back, or the process has ended",
-        "If somebody stopped the process, as Ctrl-Z does, continue it: kill -CONT PID. Otherwise end it with kill PID, "
-        "or else kill -9 PID, then restart. The run continues from the last commit.",
+        "If somebody stopped the process, as Ctrl-Z does, continue it: kill -CONT {pid}. Otherwise end it with "
+        "kill {pid}, or else kill -9 {pid}, then restart. The run continues from the last commit.",
     ),
     "not_restarted": AlertText(
         "Not restarted",
@@ -249,6 +252,8 @@ def alert_title(kind: str) -> str:
     return ALERTS[kind].title if kind in ALERTS else kind
 
 
-def remedy(kind: str, table: str | None = None) -> str:
-    """What to do about an alert; empty for an unknown kind."""
-    return ALERTS[kind].do.replace("{table}", table or "TABLE") if kind in ALERTS else ""
+def remedy(kind: str, table: str | None = None, *, pid: int | None = None) -> str:
+    """What to do about an alert; empty for an unknown kind. pid: of the runner, if the alert is about its process."""
+    if kind not in ALERTS:
+        return ""
+    return ALERTS[kind].do.format(table=table or "TABLE", pid=pid or "PID")

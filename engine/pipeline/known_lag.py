@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from engine.base.wording import duration
 
+NOT_MEASURED = "not measured yet"
+"""What is said of a lag before its first measurement."""
 LAG_STALE_S = 8.0
 """An older measurement is not current."""
 

@@ -12,6 +12,7 @@ from engine.journal.outage_causes import Cause
 STORE_AWAY: Literal["store_away"] = "store_away"
 STORE_REFUSED: Literal["store_refused"] = "store_refused"
 FROZEN: Literal["frozen"] = "frozen"
+SILENT_SPARK: Literal["silent_spark"] = "silent_spark"
 STATES: Mapping[str, str] = {
     "new": "not started",
     "starting": "starting",
@@ -24,6 +25,7 @@ STATES: Mapping[str, str] = {
     "forbidden": "no permission to write",
     STORE_REFUSED: "credentials refused",
     STORE_AWAY: "store away",
+    SILENT_SPARK: "Spark does not answer",
     "table_stopped": "table stopped",
     "paused": "paused",
     "stopping": "stopping",
@@ -54,14 +56,15 @@ TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NOT_RUNNING, *STATES.
 """Every state of a table, as it is shown."""
 
 
-def shown_state(state: str, *, away: Cause | None, unwritten: WriteFault | None) -> str:
+def shown_state(state: str, *, away: Cause | None, unwritten: WriteFault | None, silent_spark: bool = False) -> str:
     """The key of `STATES` that is shown. state: of the runner.
 
-    away: why a live runner does not get what it needs from its source. unwritten: why it cannot write.
+    away: why a live runner does not get what it needs from its source. unwritten: why it cannot write. silent_spark:
+    whether its Spark does not answer, so that it reads nothing.
     """
     if away is not None:
         return AWAY_STATES[away]
-    return unwritten or state
+    return unwritten or (SILENT_SPARK if silent_spark and state == "running" else state)
 
 
 def table_state(state: str, pipeline_state: str) -> str:

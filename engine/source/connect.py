@@ -222,6 +222,8 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
 )
 
 
+_LONGEST_NAMED = 300
+"""Characters of the longest statement that an error names. Two names of tables may have 64 each."""
 _without_tls: set[tuple[str, int]] = set()
 """Servers that offered no TLS, by host and port."""
 _REFUSED_WITHOUT_TLS = (1045, 3159)
@@ -379,7 +381,13 @@ def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> l
             cursor.execute(sql, tuple(parameters) or None)
             return list(cursor.fetchall())
     except pymysql.Error as error:
-        raise explain(error, f"The statement {' '.join(sql.split(maxsplit=3)[:3])}") from error
+        raise explain(error, _named(sql)) from error
+
+
+def _named(sql: str) -> str:
+    """A statement, for an error: whole, or not at all if it is long or may contain values of rows."""
+    line = " ".join(sql.split())
+    return "A statement" if len(line) > _LONGEST_NAMED or " WHERE " in line.upper() else f"The statement {line}"
 
 
 def describe(connection: Connection) -> Server:

@@ -23,7 +23,7 @@ from engine.explore.table_facts import facts_of, lacking_now
 from engine.journal import entry_from
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
-from engine.journal.parts import newest_lines
+from engine.journal.parts import newest_lines, runs_in
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.pipeline.active_alert import Alert
@@ -53,6 +53,8 @@ from engine.status.status_records import (
 from engine.watch.watch_status import as_status
 
 _TAIL_BYTES = 1 << 20
+_RUNS = 50
+"""Runs whose journals are searched for the latest lag: most of a series of failed starts."""
 _MINUTE = timedelta(minutes=1)
 E = TypeVar("E", bound=Event)
 _AHEAD = timedelta(seconds=10)
@@ -81,7 +83,7 @@ def status(
     store_is_out = unwritten is not None and unwritten.cause != "disk"  # asking it would take long
     lacks = {} if store_is_out else lacking_now(ledger, sink, now)
     facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
-    measured, lag = last_event(directory, LagMeasured) or (None, None)
+    measured, lag = _last_lag(directory) or (None, None)
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
     current = lag if age_s is not None and is_current(age_s, followed=alive is not None) else None
     followed_lag = current if followed else None
@@ -299,6 +301,15 @@ def _parked(parked: Sequence[ParkedRead], table: TableState) -> tuple[ParkedChun
 
 def _age_s(since: str, now: datetime) -> float:
     return round(max((now - clock.parse_utc(since)).total_seconds(), 0.0), 1)
+
+
+def _last_lag(directory: Directory) -> tuple[str, LagMeasured] | None:
+    """The latest measurement, also one of an earlier run: a run that failed at its start has none."""
+    for run in reversed(runs_in(directory.journals)[-_RUNS:]):
+        lines = reversed(newest_lines(directory.journals, _TAIL_BYTES, run))
+        if measurement := next(_parsed(lines, LagMeasured), None):
+            return measurement
+    return None
 
 
 def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:

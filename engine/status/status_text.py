@@ -9,7 +9,8 @@ from engine.base.text_grid import text_grid
 from engine.base.wording import duration, plural, sentences, size, stop_sentence, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
-from engine.pipeline.known_lag import KnownLag
+from engine.pipeline.helpers import SPARK
+from engine.pipeline.known_lag import NOT_MEASURED, KnownLag
 from engine.pipeline.state_words import STATES, WRITE_ENDS, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
@@ -93,16 +94,26 @@ def first_line(now: Status) -> str:
         state += f", {now.phase}"
     stopped = [t.table for t in now.tables if t.error]
     tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
+    return f"{now.pipeline}: {state}{tables}; {_progress(now)}"
+
+
+def _progress(now: Status) -> str:
+    """The committed position and the lag."""
+    if now.position is None:
+        return "nothing is committed yet"
     lag = KnownLag(now.lag_s, at_most=False) if now.lag_s is not None else KnownLag(now.lag_at_most_s, at_most=True)
+    words = NOT_MEASURED if now.measured is None else lag.words
     behind = f", {now.lag_bytes:,} bytes" if now.lag_s is not None else ""
-    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {lag.words}{behind}"
+    return f"position {now.lag_position or now.position}; lag {words}{behind}"
 
 
 def _shown(now: Status) -> str:
     """The key of `state_words.STATES`."""
     state = {"never started": "new", "stopped": "ended"}.get(now.state, now.state)
     away = None if now.away is None else now.away.cause
-    return shown_state(state, away=away, unwritten=now.write_outage.fault if now.write_outage else None)
+    unwritten = now.write_outage.fault if now.write_outage else None
+    silent = any(one.helper == SPARK for one in now.helpers)
+    return shown_state(state, away=away, unwritten=unwritten, silent_spark=silent)
 
 
 def _print_alerts(out: Console, now: Status) -> None:

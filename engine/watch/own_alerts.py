@@ -56,7 +56,10 @@ class OwnAlerts:
         self._report = report
 
     def raised(self, about: Subject, record: WatchRecord, kind: str, message: str, since: str) -> WatchRecord:
-        """With an alert, which is announced now unless it stands already and needs no repetition."""
+        """With an alert, which is announced now unless it stands already and needs no repetition.
+
+        Its hint is that of the silent process, if there is one.
+        """
         standing = next((one for one in record.alerts if one.kind == kind), None)
         silenced = silence_of(about.where, Alert(kind)) is not None
         if standing is not None and (silenced or not _must_send(standing, about.spec.alerts.repeat_s)):
@@ -64,7 +67,7 @@ class OwnAlerts:
         alert = Alert(
             kind,
             message=redact(message),
-            hint=remedy(kind),
+            hint=_hint(about.runner, kind),
             since=standing.since if standing else since,
             repeat=0 if standing is None else standing.repeat + (not standing.held),
             held=silenced,
@@ -114,6 +117,12 @@ class OwnAlerts:
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
             self._report(about.name, f"its silence has ended: {event.message}")
         return replace(record, unposted=unposted)
+
+
+def _hint(runner: RunnerRecord, kind: str) -> str:
+    """What to do, with the number of the process."""
+    silent = {"runner_frozen": runner.frozen, "runner_lost": runner.unseen}.get(kind)
+    return silent.hint if silent is not None else remedy(kind, pid=runner.pid)
 
 
 def unsent(where: Directory) -> bool:

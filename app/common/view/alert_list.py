@@ -81,7 +81,7 @@ def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
     """The alerts of a pipeline.
 
     They include what the runner could not raise: that it is lost, that it failed, and that the disk is too full to
-    store the alert.
+    store the alert. That about a silent process has the words of the pages, which know its number and its state now.
     """
     full_disk = runner.unwritten if runner.unwritten and runner.unwritten.cause == "disk" else None
     if full_disk and all(one.kind != "disk_full" for one in alerts):
@@ -92,9 +92,12 @@ def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
     kind = _OF_STATES.get(runner.state)
     if runner.alive:  # a runner is there again; the alert of the lost one clears only when the new one works
         alerts = [one for one in alerts if one.kind == kind or one.kind not in _ABOUT_EARLIER_RUNS]
-    if kind is None or any(one.kind == kind for one in alerts):
+    if kind is None:
         return list(alerts)
     message, hint = _problem_words(runner)
+    if any(one.kind == kind for one in alerts):
+        silent = runner.frozen is not None or runner.unseen is not None
+        return [replace(one, message=message, hint=hint) if silent and one.kind == kind else one for one in alerts]
     own = Alert(
         kind,
         message=message,
@@ -109,7 +112,8 @@ def _problem_words(runner: Runner) -> tuple[str, str]:
     if silent := runner.frozen or runner.unseen:
         return silent.message, silent.hint
     if runner.state == "lost":
-        return f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.", ""
+        hint = remedy("runner_lost", pid=runner.pid)
+        return f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.", hint
     error = runner.error or ErrorRecord()
     return f"The run failed: {error.message or EXIT_CODES.get(runner.exit_code or -1, 'an unknown error')}", error.hint
 
@@ -307,9 +311,9 @@ def kind_rows() -> list[dict[str, str]]:
             "Alert": text.title,
             "Fires when": text.fires,
             "Clears when": text.clears,
-            "What to do": for_console(text.do.replace("{table}", "TABLE")),
+            "What to do": for_console(remedy(kind)),
         }
-        for text in ALERTS.values()
+        for kind, text in ALERTS.items()
     ]
 
 

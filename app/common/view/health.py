@@ -15,7 +15,7 @@ from app.common.view.runner_view import Runner, tries
 from engine.base import exit_codes
 from engine.base.errors import ErrorRecord, SourceLostError
 from engine.history.series import Lag
-from engine.pipeline.known_lag import is_current, known_lag
+from engine.pipeline.known_lag import NOT_MEASURED, is_current, known_lag
 
 LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
@@ -85,8 +85,18 @@ def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
     return known_lag(lag.lag_s, (now - lag.ts).total_seconds(), followed=_followed(runner)).words
 
 
+def position_lost(runner: Runner) -> bool:
+    """Whether a run has ended because the source no longer has what follows the committed position."""
+    return runner.state == "failed" and runner.error is not None and runner.error.error == SourceLostError.__name__
+
+
 def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:
-    """The time until the source purges what the pipeline needs; without a new reading, the rest of the last one."""
+    """The time until the source purges what the pipeline needs; without a new reading, the rest of the last one.
+
+    0 once the position is lost, whatever was measured before.
+    """
+    if position_lost(runner):
+        return 0.0
     if lag is None or lag.runway_s is None:
         return None
     passed_s = 0.0 if stale_since(runner, lag, now) is None else (now - lag.ts).total_seconds()
@@ -149,7 +159,7 @@ def keeping_up_layer(
         "of the binlog from there on. An idle source has no lag."
     )
     if lag is None:
-        headline, colour = "Not measured yet", "gray"
+        headline, colour = NOT_MEASURED.capitalize(), "gray"
         details = ("the first reading follows two seconds after connecting",)
         return Layer("Keeping up", headline, colour, details, tip)
     stale, mirrors = stale_since(runner, lag, now), ""
@@ -225,12 +235,12 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     Without a reading, the time left gets shorter.
     """
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
-    if runner.state == "failed" and runner.error is not None and runner.error.error == SourceLostError.__name__:
+    if position_lost(runner):
         return Layer(
             "Source safe", "Position lost", "red", ("the source lacks what follows it: the error says what helps",), tip
         )
     if lag is None:
-        return Layer("Source safe", "Not measured yet", "gray", ("measured after connecting",), tip)
+        return Layer("Source safe", NOT_MEASURED.capitalize(), "gray", ("measured after connecting",), tip)
     tip += f" Committed position: {lag.position or 'none yet'}."
     return Layer("Source safe", *_retention(runner, lag, now), tip)
 

@@ -104,10 +104,11 @@ class Runner:
         """The key of `status_style.PIPELINE` that is shown.
 
         "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks
-        some, a `WriteFault` if it cannot write.
+        some, a `WriteFault` if it cannot write, "silent_spark" if its Spark does not answer.
         """
         away = None if self.away is None else self.away.cause
-        return shown_state(self.state, away=away, unwritten=self.unwritten.fault if self.unwritten else None)
+        unwritten = self.unwritten.fault if self.unwritten else None
+        return shown_state(self.state, away=away, unwritten=unwritten, silent_spark=self.silent_spark)
 
     @property
     def page_state(self) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ The colour shows who must act: red means you or the source's administrator, oran
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.pipeline.state_words import FROZEN, STATES, STORE_AWAY, STORE_REFUSED
+from engine.pipeline.state_words import FROZEN, SILENT_SPARK, STATES, STORE_AWAY, STORE_REFUSED
 
 Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
 """Streamlit's names."""
@@ -96,6 +96,13 @@ PIPELINE = {
         "orange",
         ":material/cloud_off:",
         "the destination's store does not answer; the runner keeps trying",
+    ),
+    SILENT_SPARK: Style(
+        STATES[SILENT_SPARK],
+        "Q",
+        "red",
+        ":material/error:",
+        "the runner is alive, but its Spark does not answer, so nothing is read",
     ),
     "table_stopped": Style(
         STATES["table_stopped"], "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"

@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 from app.common.view import words
 from app.common.view.alert_list import Firing, alert_lines, kinds_of_state
 from app.common.view.alert_list import order as alert_order
-from app.common.view.health import LAG_FINE_S, RETENTION_AMBER_S, Layer, lag_words, phase_words, retention_left_s
+from app.common.view.health import (
+    LAG_FINE_S,
+    RETENTION_AMBER_S,
+    Layer,
+    lag_words,
+    phase_words,
+    position_lost,
+    retention_left_s,
+)
 from app.common.view.progress import copying, others_work, rows_per_s, share
 from app.common.view.runner_view import Runner, away_line
 from app.common.view.status_style import PIPELINE, Style, who_acts
@@ -28,6 +36,7 @@ _FIRST = (
     "read_only",
     "forbidden",
     "store_refused",
+    "silent_spark",
     "table_stopped",
     "refused",
     "privileges",
@@ -193,7 +202,9 @@ def card_of(
         LabelledValue("Reading", words.rate(rows_s, "rows"), stale),
         LabelledValue("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
         LabelledValue("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
-        LabelledValue("Retention left", _whole(left_s), _retention_colour(retention, left_s)),
+        LabelledValue(
+            "Retention left", "none" if position_lost(runner) else _whole(left_s), _retention_colour(retention, left_s)
+        ),
         LabelledValue("Heartbeat", _heartbeat(runner, now), stale),
     )
     stopped, alerted = stopped_tables(tables), any(one.kind == "diverged" for one in alerts)
@@ -250,6 +261,10 @@ def _heartbeat(runner: Runner, now: datetime) -> str:
     if runner.alive:
         return f"{words.duration(runner.heartbeat_age_s)} ago"
     return f"{words.duration((now - runner.last_seen).total_seconds())} ago" if runner.last_seen else words.NOTHING
+
+
+def _retention(runner: Runner, left_s: float | None) -> str:
+    return "none" if position_lost(runner) else _whole(left_s)
 
 
 def _whole(seconds: float | None) -> str:

@@ -117,8 +117,10 @@ def _control_options(
     spec: Spec, place: Workplace, journal: Journal, pace: ReadPace, parking: Parking, requests: RequestMonitor
 ) -> ControlOptions:
     directory, states = place.directory, [place.state] if place.state is not None else []
+    space = SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write)
+    journal.listeners.append(space.hear)
     chores: dict[str, Callable[[], object]] = {
-        "disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure,
+        "disk space": space.measure,
         "requests": requests.look,
     }
     if place.sync is not None:

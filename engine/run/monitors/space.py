@@ -1,4 +1,6 @@
-"""Measures the free space of the destination's disk once a minute, and forecasts when it is full.
+"""Measures the free space of the destination's disk, and forecasts when it is full.
+
+It measures once a minute, and at once when a disk is full or has room again: `status` and pages show both.
 
 The growth is the slope of a line through the used bytes of the last day, one sample an hour and the newest measurement:
 all that is on the disk counts, whoever wrote it. There is no forecast before an hour has been measured, and none while
@@ -15,7 +17,9 @@ import numpy as np
 
 from engine.base import clock
 from engine.base.durable import write_atomically
-from engine.journal.events import SpaceMeasured
+from engine.base.errors import DiskFullError
+from engine.journal import Entry
+from engine.journal.events import DiskFreed, ErrorReported, SpaceMeasured
 
 INTERVAL_S = 60.0
 _SAMPLE_S, _KEPT_S = 3600.0, 86_400.0
@@ -51,6 +55,12 @@ class SpaceMonitor:
         self._samples: list[Sample] = []
         with suppress(OSError, ValueError, TypeError):
             self._samples = sorted((float(at), int(size)) for at, size in json.loads(samples.read_bytes()))
+
+    def hear(self, entry: Entry) -> None:
+        """Measure next time if the event is about a disk that is full, or has room again."""
+        event = entry.event
+        if isinstance(event, DiskFreed) or (isinstance(event, ErrorReported) and event.error == DiskFullError.__name__):
+            self._next_s = 0.0
 
     def measure(self) -> None:
         """Measure if it is time. Raises OSError."""

@@ -28,4 +28,8 @@ def test_an_outage_and_a_full_disk_are_states_of_their_own() -> None:
     assert shown_state("paused", away=None, unwritten="store_away") == "store_away"
     assert shown_state("paused", away=None, unwritten="store_refused") == "store_refused"
     assert shown_state("paused", away=None, unwritten=None) == "paused"
+    assert shown_state("running", away=None, unwritten=None, silent_spark=True) == "silent_spark"
+    assert shown_state("running", away="unreachable", unwritten=None, silent_spark=True) == "away"
+    assert shown_state("paused", away=None, unwritten=None, silent_spark=True) == "paused", "it reads nothing anyway"
+    assert table_state("streaming", "silent_spark") == "Spark does not answer"
     assert {key: style.label for key, style in PIPELINE.items()} == STATES

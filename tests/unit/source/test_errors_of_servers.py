@@ -1,10 +1,13 @@
 """Errors of the server as ours."""
 
+import re
+from typing import NoReturn
+
 import pymysql
 import pytest
 
-from engine.base.errors import BinlogOffError, SourceLostError
-from engine.source.connect import explain
+from engine.base.errors import BinlogOffError, PrivilegesMissingError, SourceLostError
+from engine.source.connect import explain, query
 
 SERVER = [
     (1381, "You are not using binary logging"),
@@ -19,6 +22,26 @@ def test_a_server_without_a_binlog_is_named(number: int, text: str) -> None:
     assert isinstance(error, BinlogOffError)
     assert "Start the server with log_bin." in error.hint
     assert "tidemark redump SPEC --all" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("SELECT 1 FROM `shop`.`orders` LIMIT 0", "The statement SELECT 1 FROM `shop`.`orders` LIMIT 0 failed: "),
+        ("SHOW\n  BINARY LOGS", "The statement SHOW BINARY LOGS failed: "),
+        ("SELECT name FROM people WHERE id > 7", "A statement failed: "),
+        ("SELECT " + "a, " * 200 + "b FROM t", "A statement failed: "),
+    ],
+)
+def test_a_statement_is_named_whole_or_not_at_all(sql: str, named: str) -> None:
+    """A part of it says nothing. A condition may contain values of rows."""
+
+    class Refusing:
+        def cursor(self, _: object) -> NoReturn:
+            raise pymysql.err.OperationalError(1142, "SELECT command denied")
+
+    with pytest.raises(PrivilegesMissingError, match=re.escape(named)):
+        query(Refusing(), sql)
 
 
 def test_another_lost_position_is_not_taken_for_it() -> None:

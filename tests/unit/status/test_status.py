@@ -12,10 +12,12 @@ from rich.console import Console
 from engine.alerting.acknowledgements import acknowledge, occurrence
 from engine.base import processes
 from engine.base.wording import utc_time
+from engine.journal import Journal
+from engine.journal.events import LagMeasured, RunState
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.frozen_runner import FrozenRunner
-from engine.pipeline.runner_record import SourceOutage
+from engine.pipeline.runner_record import FailingHelper, SourceOutage
 from engine.pipeline.saved_lists import list_text
 from engine.pipeline.write_outage import WriteOutage
 from engine.status.status import status
@@ -57,7 +59,7 @@ def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -
 
 def line(tmp_path: Path, **more: Any) -> str:
     """The first line of a status with these facts."""
-    usual = {"state": "running", "phase": "streaming"}
+    usual = {"state": "running", "phase": "streaming", "position": "b.000001:4"}
     return first_line(replace(status(Directory(tmp_path), "shop"), **usual | more)).partition("; position")[0]
 
 
@@ -94,6 +96,9 @@ def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
     assert (
         line(tmp_path, state="paused", write_outage=WriteOutage("store_away", "store away (log)")) == "shop: store away"
     )
+    silent = FailingHelper("Spark", "HelperError", "Spark does not answer since then.", at)
+    assert line(tmp_path, helpers=(silent,)) == "shop: Spark does not answer"
+    assert line(tmp_path, helpers=(replace(silent, helper="inbox"),)) == "shop: running, streaming"
     assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"
     assert line(tmp_path, state="frozen", heartbeat_age_s=91.2) == "shop: not responding, last heartbeat 1 min 31 s ago"
     assert line(tmp_path, state="failed") == "shop: failed"
@@ -124,3 +129,27 @@ def test_a_runner_without_a_heartbeat_is_frozen(tmp_path: Path) -> None:
     assert second.startswith(f"Process {os.getpid()} on h is there, but does not respond: no heartbeat since 2026-")
     assert "Committed data is complete" in second
     assert f"kill {os.getpid()}, or else kill -9" in second
+
+
+def test_before_the_first_commit_there_is_no_position_and_no_lag(tmp_path: Path) -> None:
+    """A first start may fail. A lag is only said once it was measured."""
+    now = replace(status(Directory(tmp_path), "shop"), state="failed")
+    assert first_line(now) == "shop: failed; nothing is committed yet"
+    committed = replace(now, position="b.000001:4")
+    assert first_line(committed) == "shop: failed; position b.000001:4; lag not measured yet"
+    assert first_line(replace(committed, measured=AT)) == "shop: failed; position b.000001:4; lag unknown"
+
+
+def test_a_failed_start_does_not_forget_the_lag(tmp_path: Path) -> None:
+    """Its journal has no measurement. The console finds that of the run before, too."""
+    where = Directory(tmp_path)
+    before = Journal(where.journal("20260131T153000Z-aaaaaa"), "20260131T153000Z-aaaaaa")
+    before.write(LagMeasured(position="b.1:9", source_position="b.1:21", lag_s=40.0))
+    before.close()
+    failed = Journal(where.journal("20260131T153100Z-bbbbbb"), "20260131T153100Z-bbbbbb")
+    failed.write(RunState(state="starting"))
+    failed.close()
+    found = status(where, "shop")
+    assert found.lag_s is None
+    assert found.lag_at_most_s is not None
+    assert 40 <= found.lag_at_most_s < 400

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from engine.base import clock
-from engine.journal.events import SpaceMeasured
+from engine.base.errors import DiskFullError
+from engine.journal import Entry
+from engine.journal.events import DiskFreed, ErrorReported, Event, SpaceMeasured
 from engine.run.monitors.space import SpaceMonitor, growth_per_day
 
 HOUR = 3600.0
@@ -64,3 +66,18 @@ def test_a_damaged_file_of_samples_is_begun_again(measured: SimpleNamespace, con
     measured.monitor().measure()
     assert measured.events[0].growth_per_day is None
     assert len(json.loads(measured.file.read_text())) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [DiskFreed(attempts=1, duration_s=1.0), ErrorReported.of(DiskFullError("A disk is full."), attempt=1)],
+)
+def test_it_measures_at_once_when_a_disk_is_full_or_has_room_again(measured: SimpleNamespace, event: Event) -> None:
+    """Nobody reads `0 B free` for a minute after space was freed."""
+    monitor = measured.monitor()
+    monitor.measure()
+    measured.used = 0
+    monitor.hear(Entry("r", 1, clock.utc_text(), event))
+    monitor.measure()
+    monitor.measure()
+    assert [one.free_bytes for one in measured.events] == [9900, 10_000]

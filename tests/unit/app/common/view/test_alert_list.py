@@ -67,6 +67,7 @@ def test_without_a_runner_alerts_are_only_the_last_known() -> None:
     lost, stopped = listed(LOST, STOPPED, lag=lag(90.0))
     assert (lost.title, lost.known_at) == ("Runner lost", None)
     assert lost.since == LOST.last_seen
+    assert f"kill -CONT {LOST.pid}, or end it with kill {LOST.pid}." in lost.do
     assert stopped.known_at == LOST.last_seen
     (old,) = listed(LOST, replace(LAG, since="2026-01-31T15:29:16.5Z"), lag=lag(90.0))[1:]
     assert (old.now, alert_list.lasted(old, NOW + timedelta(days=1))) == ("", "1 min")
@@ -93,14 +94,17 @@ def test_a_runner_that_starts_is_not_lost() -> None:
 
 
 def test_a_frozen_runner_is_one_alert() -> None:
-    """The watchdog's if it raised it, else one of the console's. Nobody can clear the others meanwhile."""
-    raised = Alert("runner_frozen", message="m", since=AT)
+    """The watchdog's if it raised it, else one of the console's. Nobody can clear the others meanwhile.
+
+    Both have the words of the pages, with the number of the process and what it does now.
+    """
+    raised = Alert("runner_frozen", message="m", hint="kill -CONT PID", since=AT)
     own, stopped = listed(frozen_runner(), Alert("runner_lost", message="m", since=AT), STOPPED)
     assert (own.kind, own.title, own.known_at, own.critical) == ("runner_frozen", "Runner not responding", None, True)
     assert own.do.startswith("Continue it: kill -CONT 7.")
     assert stopped.known_at == frozen_runner().last_seen
     (watched,) = listed(frozen_runner(), raised)
-    assert (watched.message, watched.do) == ("m", ALERTS["runner_frozen"].do)
+    assert (watched.message, watched.do, watched.standing.since) == (own.message, own.do, AT)
     assert listed(runner(), raised) == []
     assert alert_list.kinds_of_state(frozen_runner()) >= {"runner_frozen"}
 

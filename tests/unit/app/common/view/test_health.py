@@ -4,7 +4,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.common.view.health import engine_layer, keeping_up_layer, layers, source_layer, stale_since
+from app.common.view.health import (
+    engine_layer,
+    keeping_up_layer,
+    layers,
+    retention_left_s,
+    source_layer,
+    stale_since,
+)
 from app.common.view.runner_view import Away, Runner, away_line, error_of, runner_of, stands_still, startup_line
 from app.common.view.status_style import HEX, PIPELINE
 from app.common.view.troubles import troubles
@@ -181,6 +188,7 @@ def test_a_position_that_may_be_gone_gets_no_advice_that_is_too_late() -> None:
     ended = replace(runner("failed"), alive=False, error=ErrorRecord("SourceLostError", "It is purged."))
     for reading in (None, lag(1, runway_s=None), lag(1, runway_s=86_400.0)):
         assert source_layer(ended, reading, NOW).headline == "Position lost"
+        assert retention_left_s(ended, reading, NOW) == 0.0
     other = replace(ended, error=ErrorRecord("SparkLostError", "Spark is gone."))
     assert source_layer(other, lag(1, runway_s=None), NOW).colour == "gray"
 

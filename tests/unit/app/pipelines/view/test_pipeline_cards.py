@@ -47,6 +47,14 @@ def test_a_card_shows_rates_only_of_a_live_runner() -> None:
     assert card("lost", alive=False)["Lag"] == ("up to 1.0 s", "gray")
 
 
+def test_a_lost_position_has_no_retention_left() -> None:
+    """Whatever was measured before the source purged it."""
+    who = runner("failed", alive=False, error=ErrorRecord("SourceLostError", "The binlog was purged."))
+    for reading in (None, lag(0.4, runway_s=29 * 86_400.0)):
+        one = card_of("p", who, layers(who, reading, [], NOW), reading, [], [], [], NOW)
+        assert next((f.value, f.colour) for f in one.facts if f.label == "Retention left") == ("none", "red")
+
+
 def test_a_small_lag_is_not_red_beside_a_stopped_table() -> None:
     """The table is what is red."""
     stops = table(10, 10)._replace(state="stopped")
