@@ -1,6 +1,6 @@
 """What the pages share.
 
-home, selection, places   the pipelines, the chosen one, and addresses
+home, selection, places   the pipelines, the chosen one, and addresses; `home.launch` starts a runner
 access                    what a login may do (`view/roles`: which role it has)
 controls                  buttons that act on a pipeline; `table_acts`: on a table
 runner_notice, messages   what keeps a pipeline from working; errors in three parts; `data_light`: the fourth light

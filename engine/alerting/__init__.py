@@ -5,7 +5,8 @@ sentences: `engine.journal.outage_causes`), `lag_rules` for lag by glob. `engine
 and remedies, and their rules in words. `notifier` and `notify` send them.
 
 lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
-                          `alerts.tables` has a `lag` of its own, with its glob as the table (`alerting.lag_rules`)
+                          `alerts.tables` has a `lag` of its own, with its glob as the table. `lag_rules` says which
+                          thresholds are in force, `alerts` compares
 table_stopped             at once; cleared when the table streams again, or is removed
 chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
 source_away               after `for_s`, at most 30 s; cleared when the source is back, or passes a later preflight

@@ -1,7 +1,10 @@
-"""The spec: its sections, globs, periods and names. A field with its docstring is a setting; `make docs` prints it.
+"""The spec: its sections, globs, periods and names.
 
-settings.py           the whole, and the sections without a file of their own; `section`: the base of all. It reads
-                      passwords from variables and files. Masks and row filters are parsed in `capture.projection`
+A field with its docstring is a setting; `make docs` prints it to docs/configuration.md.
+
+settings.py           the whole, and the sections without a file of their own; `section`: the base of all.
+                      `settings.password` reads the password, from a variable or a file. Masks and row filters are
+                      parsed in `capture.projection`
 sink_settings.py      `[sink]` and `[[sinks]]` (`further_sinks`); `merge_numbers`: their fixed numbers; `store_prices`
 alert_settings.py     `[alerts]`; likewise `journal_settings`, `throttle_settings`, `verify_settings`, `watch_settings`
 startup.py            where a pipeline begins

@@ -1,9 +1,8 @@
 """A lake in a bucket: copied, streamed, merged, killed, verified and read, while the store has bad weather."""
 
 import json
-import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from engine.explore import read
 from engine.spec.settings import load
 from tests.live.conftest import PipelineFactory
+from tests.live.support.bucket_lake import bad_weather, in_bucket
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.seed import seed_table
@@ -37,23 +37,6 @@ def faults(store: BucketServer) -> Iterator[StoreFaults]:
     """A proxy before the store."""
     with store_faults(store.port) as proxy:
         yield proxy
-
-
-def in_bucket(pipeline: Pipeline, proxy: StoreFaults) -> None:
-    """Put the pipeline's lake into the bucket, reached through a proxy."""
-    place = f'path = "s3://lake/some/lake"\nendpoint = "http://127.0.0.1:{proxy.port}"\nregion = "us-east-1"'
-    pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', place))
-
-
-def bad_weather(seed: int) -> Callable[[str, str], Fault]:
-    """One request in thirty is refused; one put in ten loses its answer."""
-    dice = random.Random(seed)
-
-    def weather(method: str, _path: str) -> Fault:
-        found = dice.random()
-        return "503" if found < 0.03 else "lost" if found < 0.13 and method == "PUT" else ""
-
-    return weather
 
 
 def test_a_lake_is_in_a_bucket(

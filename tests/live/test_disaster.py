@@ -3,330 +3,86 @@
 All tables end equal to the source, or an error names a remedy, which works.
 """
 
-import os
 import random
-import re
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from tests.live.support.change_log import change_log_faults
-from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.keyed import KEYED, KeyedWriter, create
-from tests.live.support.pipeline import ROOT, Pipeline, Runner
-from tests.powercut.cut import PowerCut, compiled
-from tests.servers import FLAVORS, PASSWORD, Server
+from engine.store.local_folder import LocalFolder
+from tests.live.support.disasters import (
+    CHUNK_ROWS,
+    NAMES,
+    ROWS,
+    Disaster,
+    World,
+    backed_up,
+    cleaned,
+    clock_jumps,
+    copied_folder,
+    happen,
+    killed,
+    older_lake,
+    older_ledger,
+    other_writers,
+    power_fails,
+    removed_folder,
+    source_away,
+    without_lock,
+)
+from tests.live.support.keyed import create
+from tests.live.support.pipeline import Pipeline
+from tests.servers import FLAVORS, Server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
 from tests.support.depth import SOAK, depth
 from tests.support.mounts import Small, mounted
-from tests.support.patience import PATIENCE_S
 
-NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
 SEEDS = depth(1, 100)
-_ROUNDS = 6
 _DISK_BYTES = 1 << 30
 
 
-@dataclass
-class World:
-    """A pipeline, its source, a random generator, and whether the change logs are still complete."""
-
-    server: Server
-    database: str
-    pipeline: Pipeline
-    disk: Small
-    chance: random.Random
-    gaps: bool = False
-    said: list[str] = field(default_factory=list)
-
-    @property
-    def home(self) -> Path:
-        return self.pipeline.home
-
-    @property
-    def lake(self) -> Path:
-        return self.pipeline.folder / "lake"
-
-    def start(self, **environment: str) -> Runner:
-        """Start a runner and wait until it streams."""
-        known = len(self.pipeline.events("table.state"))
-        runner = self.pipeline.start(environment=environment)
-
-        def streams() -> bool:
-            return any(e["state"] == "streaming" for e in self.pipeline.events("table.state")[known:])
-
-        self.pipeline.wait_for(streams, runner)
-        return runner
-
-    def kill(self, runner: Runner) -> None:
-        runner.kill()
-        runner.wait()
-
-    def run(self) -> CompletedProcess[str]:
-        result = self.pipeline.command("run", "--until", "caught-up")
-        self.said.append(f"exit {result.returncode}: {result.stdout[-1500:]}{result.stderr[-1500:]}")
-        return result
-
-    def settle(self) -> None:
-        """Run until caught up with the source, and apply the remedy of each error.
-
-        Fails if the remedy does not work.
-        """
-        for _ in range(_ROUNDS):
-            result = self.run()
-            if result.returncode == 0:
-                return
-            advice = " ".join((result.stdout + result.stderr).split())
-            assert result.returncode in (1, 4, 5, 7), self.said
-            if result.returncode == 5:
-                time.sleep(2.0)
-                continue
-            self.gaps = True
-            if "redump SPEC --all" in advice:
-                self.pipeline.command("redump", "--all")
-            else:
-                tables = sorted(set(re.findall(r"--table (\S+?)[,.)]?(?= |$)", advice)))
-                assert tables, f"nothing says what to do: {self.said}"
-                self.pipeline.command("redump", *(word for name in tables for word in ("--table", name)))
-        raise AssertionError(self.said)
-
-    def check(self) -> None:
-        """Assert that mirrors and change logs are right."""
-        for name in NAMES:
-            try:
-                assert_equal(
-                    source_table(self.server, self.database, name), self.pipeline.mirror(name), KEYED[name].names
-                )
-            except AssertionError as error:
-                raise AssertionError(name, self.said) from error
-            # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by
-            # the copy.
-            faults = change_log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
-            assert not faults, (name, faults, self.said)
-
-
-def killed(world: World) -> None:
-    """Kill the runner at a random instant."""
-    runner = world.start()
-    time.sleep(world.chance.uniform(0.5, 3.0))
-    world.kill(runner)
-
-
-def older_ledger(world: World) -> None:
-    """Replace the pipeline's folder by an older copy."""
-    runner = world.start()
-    copy = world.pipeline.folder / "older"
-    shutil.copytree(world.home, copy, symlinks=True)
-    time.sleep(3.0)
-    world.kill(runner)
-    _delete(world.home)
-    copy.rename(world.home)
-
-
-def older_lake(world: World) -> None:
-    """Replace the lake by an older copy."""
-    runner = world.start()
-    world.kill(runner)
-    world.run()
-    copy = world.pipeline.folder / "older"
-    shutil.copytree(world.lake, copy, symlinks=True)
-    runner = world.start()
-    time.sleep(3.0)
-    world.kill(runner)
-    _delete(world.lake)
-    copy.rename(world.lake)
-
-
-def backed_up(world: World) -> None:
-    """Make a backup during a run, and restore it later."""
-    runner = world.start()
-    time.sleep(1.0)
-    made = world.pipeline.command("backup", str(world.pipeline.folder / "backup.zip"))
-    assert made.returncode == 0, made.stderr
-    refused = world.pipeline.command("restore", str(world.pipeline.folder / "backup.zip"))
-    assert refused.returncode == 5, "a runner lives"
-    time.sleep(2.0)
-    world.kill(runner)
-    verified = world.pipeline.home / "verify"
-    verified.mkdir(exist_ok=True)
-    put_back = world.pipeline.command("restore", str(world.pipeline.folder / "backup.zip"))
-    assert put_back.returncode == 0, put_back.stderr
-    assert not verified.exists(), "it was about later versions"
-    result = world.run()
-    assert result.returncode == 0, world.said
-
-
-def without_lock(world: World) -> None:
-    """Delete the lock file.
-
-    A second runner is refused while the first is alive, and takes over when the first hangs.
-    """
-    first = world.start()
-    (world.home / "runner.lock").unlink()
-    assert world.run().returncode == 5
-    first.send_signal(signal.SIGSTOP)
-    try:
-        second = world.pipeline.start("--standby")
-        (world.home / "runner.lock").unlink(missing_ok=True)
-        known = len(world.pipeline.events("run.connected"))
-        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > known, second, 180)
-    finally:
-        first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=PATIENCE_S) == 5, "the older runner stops"
-    world.kill(second)
-
-
-def copied_folder(world: World) -> None:
-    """Let a copy of the pipeline's folder publish to the same lake while the runner is alive."""
-    runner = world.start()
-    folder = world.pipeline.folder / f"copied-{world.chance.random()}"
-    folder.mkdir()
-    shutil.copytree(world.home, folder / "shop", symlinks=True)
-    shutil.copy(world.pipeline.spec, folder / "shop.toml")
-    if world.chance.random() < 0.5:
-        time.sleep(2.0)
-    copy = subprocess.run(
-        [sys.executable, "-m", "engine", "run", str(folder / "shop.toml"), "--until", "caught-up"],
-        cwd=ROOT,
-        env={**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert copy.returncode in (0, 5, 7), copy.stdout + copy.stderr
-    with suppress(subprocess.TimeoutExpired):
-        assert runner.wait(timeout=5) == 5, "it may only be overtaken"
-    world.gaps = True
-    world.kill(runner)
-
-
-def cleaned(world: World) -> None:
-    """Run a full VACUUM without retention again and again."""
-    runner = world.start()
-    for _ in range(4):
-        for name in NAMES:
-            for folder in (world.pipeline.mirror(name), world.pipeline.changes(name)):
-                with suppress(DeltaError, OSError):
-                    DeltaTable(str(folder)).vacuum(
-                        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
-                    )
-        time.sleep(0.3)
-    world.gaps = True
-    world.kill(runner)
-
-
-def other_writers(world: World) -> None:
-    """Run OPTIMIZE from another writer."""
-    runner = world.start()
-    for _ in range(3):
-        for name in NAMES:
-            with suppress(DeltaError, OSError):
-                DeltaTable(str(world.pipeline.mirror(name))).optimize.compact()
-        time.sleep(0.3)
-    world.kill(runner)
-
-
-def removed_folder(world: World) -> None:
-    """Remove the folder of a table."""
-    runner = world.start()
-    world.kill(runner)
-    _delete(world.pipeline.mirror(world.chance.choice(NAMES)))
-
-
-def source_away(world: World) -> None:
-    """Kill the source and start it again."""
-    runner = world.start()
-    world.server.kill()
-    time.sleep(world.chance.uniform(1.0, 8.0))
-    world.server.restart()
-    world.pipeline.wait_for(lambda: world.pipeline.events("source.lag")[-1]["ts"] > _now(), runner, 120)
-    world.kill(runner)
-
-
-def clock_jumps(world: World) -> None:
-    """Set the runner's clock a day ahead, then back by two: it still takes commands, and the next run continues."""
-    jump = world.pipeline.folder / "jump"
-    jump.write_text("86400")
-    runner = world.start(LD_PRELOAD=str(compiled("clock.c")), CLOCK_OFFSET_FILE=str(jump))
-    time.sleep(1.0)
-    jump.write_text("-86400")
-    time.sleep(1.0)
-    for verb in ("pause", "resume", "stop"):
-        sent = world.pipeline.command(verb)
-        assert sent.returncode == 0, (verb, sent.stdout, sent.stderr)
-    assert runner.wait(120) == 0, world.pipeline.output[-3000:]
-
-
-def disk_fills(world: World) -> None:
+def disk_fills(world: World, disk: Small) -> None:
     """Fill the disk for some seconds: the runner waits for room."""
     runner = world.start()
-    world.disk.fill()
+    disk.fill()
     time.sleep(world.chance.uniform(2.0, 8.0))
-    world.disk.free()
+    disk.free()
     time.sleep(5.0)
     assert runner.poll() is None, world.pipeline.output[-3000:]
     world.kill(runner)
 
 
-def power_fails(world: World) -> None:
-    """Lose what was not synced, on a strict or a random disk."""
-    power = PowerCut(world.pipeline.folder)
-    runner = world.start(**power.environment)
-    time.sleep(world.chance.uniform(0.5, 4.0))
-    power.cut(world.chance.choice([None, world.chance.randrange(1000)]))
-    runner.wait(10)
-    shutil.rmtree(power.folder)
+def disasters(disk: Small) -> list[Disaster]:
+    """All of them."""
+    return [
+        older_ledger,
+        cleaned,
+        older_lake,
+        other_writers,
+        without_lock,
+        killed,
+        copied_folder,
+        removed_folder,
+        backed_up,
+        source_away,
+        clock_jumps,
+        partial(disk_fills, disk=disk),
+        power_fails,
+    ]
 
 
-def _delete(folder: Path) -> None:
-    """Remove a folder, though Spark's workers outlive their runner for a moment and may still write."""
-    deadline = time.monotonic() + PATIENCE_S
-    while folder.exists():
-        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3))
-
-
-DISASTERS: list[Callable[[World], None]] = [
-    older_ledger,
-    cleaned,
-    older_lake,
-    other_writers,
-    without_lock,
-    killed,
-    copied_folder,
-    removed_folder,
-    backed_up,
-    source_away,
-    clock_jumps,
-    disk_fills,
-    power_fails,
-]
-
-
-def chosen(seed: int, flavor: str) -> list[Callable[[World], None]]:
+def chosen(seed: int, flavor: str, disk: Small) -> list[Disaster]:
     """The first five seeds of each server have one disaster each; more seeds choose at random.
 
     A full disk and a power cut have tests of their own, which take less time.
     """
-    first = DISASTERS[seed + 5 * FLAVORS.index(flavor) :][:1] if seed < 5 else []
-    return first + (random.Random(f"{flavor} {seed}").choices(DISASTERS, k=2) if SOAK else [])
+    every = disasters(disk)
+    first = every[seed + 5 * FLAVORS.index(flavor) :][:1] if seed < 5 else []
+    return first + (random.Random(f"{flavor} {seed}").choices(every, k=2) if SOAK else [])
 
 
 @pytest.fixture
@@ -355,20 +111,8 @@ def test_disasters_end_equal(
     settings: dict[str, Any] = {"chunk_rows": CHUNK_ROWS, "poll": 0.2, "merge": 0.5, "snapshot": key}
     pipeline = Pipeline(server, "d", folder, drivers=drivers, hosts=hosts, **settings)
     pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', f'path = "{folder}/lake"'))
-    world = World(server, "d", pipeline, disk, random.Random(seed))
+    world = World(server, "d", pipeline, LocalFolder(folder / "lake"), folder / "lake", random.Random(seed))
     try:
-        _happen(world, chosen(seed, flavor))
+        happen(world, chosen(seed, flavor, disk))
     finally:
         pipeline.kill()
-
-
-def _happen(world: World, disasters: Sequence[Callable[[World], None]]) -> None:
-    for disaster in disasters:
-        if disaster is source_away:
-            disaster(world)
-        else:
-            with KeyedWriter(world.server, world.database, list(NAMES), WRITTEN, 100.0) as writer:
-                disaster(world)
-                writer.stop()
-        world.settle()
-        world.check()

@@ -10,11 +10,11 @@ from engine.explore import read
 from engine.spec.settings import load
 from engine.spec.sink_settings import Sink
 from tests.live.conftest import PipelineFactory
+from tests.live.support.bucket_lake import bad_weather
 from tests.live.support.compare import apply_changes, assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
-from tests.live.test_bucket import bad_weather
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS
 from tests.support.parquet import log_table

@@ -4,4 +4,7 @@ epoch_reader           the binlog range after the committed position, and redump
 pending_chunks         finished chunks that wait for the next epoch; `epoch_pace`: how long the coordinator waits
 delivery               committed epochs to the publisher; `publisher_commands`: maintenance, merges and redumps
 failed_table           a table whose destination failed is resnapshotted, or stops
+
+An epoch is committed by its file in the ledger (`ledger.store`). Then its rows are committed to each table of the
+destination, in Delta by `destination.delta.log.delta_log`.
 """

@@ -2,7 +2,7 @@
 
 lag, retention         how far it is behind, and when the source purges what it needs
 progress               its phase, and the states of tables
-space                  the disk of the destination; `request_monitor`: requests to buckets
+space                  the disk of the destination, and when it will be full; `request_monitor`: requests to buckets
 mirror_monitor         other programs that change a mirror; `unpublished_monitor`: a destination that takes nothing
 hidden_monitor         changes without an event in the binlog; `source_drift`: what changed on the source
 blocked_monitor        reads that wait for a lock on the source

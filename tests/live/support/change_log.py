@@ -4,19 +4,18 @@ from contextlib import closing
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from tests.live.support.compare import lake_table
 from tests.live.support.keyed import KEYED
-from tests.live.support.pipeline import Pipeline
 
 
-def change_log_faults(pipeline: Pipeline, name: str, *, whole: bool) -> list[Any]:
+def change_log_faults(log: pa.Table, mirror: pa.Table, name: str, *, whole: bool) -> list[Any]:
     """Duplicate `_tm_seq` in a change log and, if the log is complete, keys for which it disagrees with the mirror."""
     key = ", ".join(f'"{column}"' for column in KEYED[name].names)
     with closing(duckdb.connect()) as db:
         db.execute("SET TimeZone = 'UTC'")
-        db.register("log", lake_table(pipeline.changes(name)))
-        db.register("mirror", lake_table(pipeline.mirror(name)))
+        db.register("log", log)
+        db.register("mirror", mirror)
         found = db.sql("SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT 5").fetchall()
         if whole:
             db.execute(
