@@ -30,6 +30,8 @@ NOT_RUN = {
 """A command as it is written, or the language and the first line of a block."""
 
 SHORTENED = {
+    "python -m tests.tools.bench.epochs": ("--tables", "3", "--epochs", "1"),
+    "python -m tests.tools.bench.xa": ("--changes", "1000", "--rounds", "1"),
     "python -m tests.tools.bench.steady": ("--rows", "2000", "--minutes", "0.1"),
     "python -m tests.tools.bench.mirror --rows 10000000 --key uuid": ("--rows", "2000", "--merges", "3"),
     "python -m tests.tools.bench.console": (
