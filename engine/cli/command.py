@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,13 +21,10 @@ from engine.base.errors import SpecError, TidemarkError
 from engine.base.redaction import redact
 from engine.base.wording import sentences
 from engine.cli.consoles import plain_console
-from engine.pipeline.command_file import send_command
-from engine.pipeline.directory import Directory, directory_of
-from engine.pipeline.remote_state.operator_copy import follow, refresh
-from engine.pipeline.remote_state.place import note_state
-from engine.pipeline.remote_state.spec_url import local_spec
-from engine.pipeline.runner_file import find_runner
-from engine.spec.settings import Spec, load
+
+if TYPE_CHECKING:
+    from engine.pipeline.directory import Directory
+    from engine.spec.settings import Spec
 
 _PIPE_CLOSED = 141
 """The exit code that shells give to a program whose reader is gone: 128 + SIGPIPE."""
@@ -77,6 +74,8 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
         sys.excepthook = _show_unexpected
         try:
             if "spec_file" in options:
+                from engine.pipeline.remote_state.spec_url import local_spec
+
                 options["spec_file"] = local_spec(options["spec_file"])
             verb(*args, **options)
         except TidemarkError as error:
@@ -104,8 +103,13 @@ def _show_error(error: TidemarkError) -> None:
             err.print(part, markup=False)
 
 
-def opened(spec_file: Path) -> tuple[Spec, Directory]:
+def opened(spec_file: Path) -> "tuple[Spec, Directory]":
     """A pipeline's spec and its directory, which follows the bucket if the pipeline's state is in one."""
+    from engine.pipeline.directory import directory_of
+    from engine.pipeline.remote_state.operator_copy import follow, refresh
+    from engine.pipeline.remote_state.place import note_state
+    from engine.spec.settings import load
+
     spec = load(spec_file)
     directory = directory_of(spec_file, spec.name)
     note_state(directory, spec.state)
@@ -114,7 +118,7 @@ def opened(spec_file: Path) -> tuple[Spec, Directory]:
     return spec, directory
 
 
-def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:
+def stored(spec: "Spec", directory: "Directory", names: Sequence[str]) -> list[str]:
     """The tables as the catalog names them, where the server disregards case.
 
     Asks it only about names that the ledger lacks.
@@ -145,6 +149,8 @@ def print_json(value: Any) -> None:
 
 def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
     """Send a command that only a live runner can execute. Raises SpecError without one."""
+    from engine.pipeline.runner_file import find_runner
+
     _, directory = opened(spec_file)
     runner = find_runner(directory)
     if runner is None or not runner.alive:
@@ -158,6 +164,9 @@ def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None
 
 def send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
     """Put a command into the inbox; without a runner it waits for the next one."""
+    from engine.pipeline.command_file import send_command
+    from engine.pipeline.runner_file import find_runner
+
     spec, directory = opened(spec_file)
     identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
     runner = find_runner(directory)

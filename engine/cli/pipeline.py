@@ -28,9 +28,6 @@ from engine.cli.command import (
     to_runner,
 )
 from engine.cli.consoles import plain_console
-from engine.pipeline.command_file import send_command
-from engine.pipeline.runner_file import find_runner
-from engine.spec.settings import load
 
 if TYPE_CHECKING:
     from engine.run.lifecycle.runner import Listener
@@ -143,6 +140,7 @@ def run(
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
     from engine.pipeline.directory import directory_of
     from engine.run.lifecycle.runner import UNTIL, run_pipeline
+    from engine.spec.settings import load
     from engine.status.own_terminal import own_terminal
     from engine.status.terminal import Lines, Screen
 
@@ -270,6 +268,8 @@ def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: JsonOption = Fals
 
     If the runner is lost or has failed, this cancels a restart by the watchdog.
     """
+    from engine.pipeline.command_file import send_command
+    from engine.pipeline.runner_file import find_runner
     from engine.watch.stop_requests import restart_pending
 
     spec, directory = opened(spec_file)

@@ -4,15 +4,15 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
-import pyarrow.csv as pc_csv
-import pyarrow.parquet as pq
 import typer
 
 from engine.base.errors import SpecError
 from engine.cli.command import SpecFile, app, guarded, opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMATS = ("csv", "parquet", "arrow")
 
@@ -54,14 +54,18 @@ def read(
         write_as(form, reading.schema, reading.batches(limit), file)
 
 
-def write_as(form: str, schema: pa.Schema, batches: Iterable[pa.Table], file: IO[bytes]) -> None:
+def write_as(form: str, schema: "pa.Schema", batches: "Iterable[pa.Table]", file: IO[bytes]) -> None:
     """Write rows in one of the formats."""
     with _writer(form, schema, file) as writer:
         for batch in batches:
             writer.write_table(_texts(batch) if form == "csv" else batch)
 
 
-def _writer(form: str, schema: pa.Schema, file: IO[bytes]) -> Any:
+def _writer(form: str, schema: "pa.Schema", file: IO[bytes]) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv as pc_csv
+    import pyarrow.parquet as pq
+
     if form == "csv":
         return pc_csv.CSVWriter(file, _texts(schema.empty_table()).schema)
     return pa.ipc.new_stream(file, schema) if form == "arrow" else pq.ParquetWriter(file, schema, compression="zstd")
@@ -78,8 +82,10 @@ def _time(text: str) -> datetime:
         ) from None
 
 
-def _texts(rows: pa.Table) -> pa.Table:
+def _texts(rows: "pa.Table") -> "pa.Table":
     """The rows with binary values and lists as text."""
+    import pyarrow as pa
+
     for n, column in enumerate(rows.columns):
         if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
             rows = rows.set_column(n, rows.column_names[n], _text(column, bytes.hex))
@@ -88,5 +94,7 @@ def _texts(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _text(column: pa.ChunkedArray, text: Callable[[Any], str]) -> pa.Array:
+def _text(column: "pa.ChunkedArray", text: Callable[[Any], str]) -> "pa.Array":
+    import pyarrow as pa
+
     return pa.array([None if value is None else text(value) for value in column.to_pylist()], pa.string())

@@ -1,14 +1,16 @@
 """`tidemark silence`: send no alerts for some time, with a reason."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.alerting.silences import Silence, add_silence, end_silence, silences
 from engine.base.errors import SpecError
 from engine.base.wording import utc_time
 from engine.cli.command import JsonOption, Reason, SpecFile, app, guarded, opened, out, print_json
+
+if TYPE_CHECKING:
+    from engine.alerting.silences import Silence
 
 
 @app.command()
@@ -30,6 +32,8 @@ def silence(
     Alerts stay visible everywhere. The silence ends by itself; alerts that have not cleared by then are sent.
     Works without a runner too.
     """
+    from engine.alerting.silences import add_silence, end_silence, silences
+
     _, directory = opened(spec_file)
     if end and (period or kind or table):
         raise SpecError("--end takes no other options.", detail="Nothing was changed.", hint="Give only its ID.")
@@ -46,7 +50,7 @@ def silence(
             out.print("No silence is in force.")
 
 
-def _show(silences: list[Silence], verb: str, *, as_json: bool) -> None:
+def _show(silences: "list[Silence]", verb: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"silences": [asdict(one) for one in silences]})
     for one in () if as_json else silences:

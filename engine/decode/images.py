@@ -33,8 +33,6 @@ from engine.decode.types import value_type
 from engine.decode.types.base import Mapped, RecordBuffer, null_bits
 
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
-KINDS = ("+I", "-U", "+U", "-D")
-"""The text of each kind of change, by its number."""
 GONE = ("-U", "-D")
 """The kinds that leave no row under their image's key."""
 

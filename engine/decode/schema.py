@@ -6,7 +6,7 @@ from typing import Any
 
 # The columns of a change log besides the table's own:
 TM_KIND = "_tm_kind"
-"""The kind of a change, one of `decode.images.KINDS`."""
+"""The kind of a change, one of `KINDS`."""
 TM_TS = "_tm_ts"
 """When the source committed it (UTC)."""
 TM_POSITION = "_tm_position"
@@ -17,6 +17,8 @@ TM_TX = "_tm_tx"
 """The GTID of its transaction, if there is one."""
 TM_REDUMP = "_tm_redump"
 """The command that redumped the row; NULL for changes."""
+KINDS = ("+I", "-U", "+U", "-D")
+"""The text of each kind of change, by its number."""
 _DATES = ("date", "datetime", "timestamp")
 TableName = tuple[str, str]
 """Database and table."""

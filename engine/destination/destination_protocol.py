@@ -28,15 +28,17 @@ What only some destinations can do is a protocol of its own, in `engine.destinat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from engine.capture.files import DataFile
-from engine.capture.landing import Landing
 from engine.decode.schema import Table
 from engine.destination.fence import Term
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
+
+if TYPE_CHECKING:  # they load Arrow
+    from engine.capture.files import DataFile
+    from engine.capture.landing import Landing
 
 CHUNKS, CHANGES, MERGE = "chunks", "changes", "merge"
 KINDS = (CHUNKS, CHANGES, MERGE)
@@ -56,8 +58,8 @@ def no_guard() -> int:
 class MirrorStep:
     """Files that a commit applies to a mirror: first the chunks, then the changes, each in epoch order."""
 
-    chunks: Sequence[DataFile] = ()
-    changes: Sequence[DataFile] = ()
+    chunks: "Sequence[DataFile]" = ()
+    changes: "Sequence[DataFile]" = ()
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class DestinationTable(Protocol):
         and a change log that is gone begins with these columns.
         """
 
-    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
+    def append(self, kind: str, epoch: int, files: "Sequence[DataFile]") -> SinkApplied | None:
         """Add the files of chunks or changes, through an epoch; None if they were added before.
 
         MUST be idempotent by kind and epoch. MUST be durable on return, or once `publish` returns. A file that is
@@ -241,7 +243,7 @@ class Destination(Protocol):
         """Where it is."""
 
     @property
-    def landing(self) -> Landing:
+    def landing(self) -> "Landing":
         """Where readers put files for it. It MAY be a `ReadsBack` or a `StagesFiles` (`engine.capture.landing`)."""
 
     @property

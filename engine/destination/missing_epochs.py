@@ -7,10 +7,9 @@ lacks an epoch by the ledger is looked up in the destination. A table that is be
 should have; its change log may lack changes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Destination
 from engine.ledger.records import NOTHING, EpochRecord, TableChange
@@ -28,11 +27,12 @@ class MissingEpochs:
 
 
 def find_missing_epochs(
-    destination: Destination, state: State, records: Sequence[EpochRecord], before: str
+    destination: Callable[[], Destination], state: State, records: Sequence[EpochRecord], before: str
 ) -> dict[str, MissingEpochs]:
     """By table, what its destination has lacked since before a time. Tables that have stopped are left out.
 
-    records: the ledger's epochs, in order. before: UTC text.
+    destination: called only if a table lacks an epoch by the ledger. records: the ledger's epochs, in order.
+    before: UTC text.
     """
     old_records = [record for record in records if record.ts < before]
     missing_epochs = {}
@@ -47,15 +47,17 @@ def find_missing_epochs(
 
 
 def _first(
-    destination: Destination, owner: Owner, name: str, table: TableState, records: Sequence[EpochRecord]
+    destination: Callable[[], Destination], owner: Owner, name: str, table: TableState, records: Sequence[EpochRecord]
 ) -> EpochRecord | None:
     """The first epoch that the destination lacks; None if it has all."""
     for kind in _kinds(table):
         newer = _with(name, kind, records, max(table.applied.get(kind, -1), owner.floor))
         if next(newer, None) is None:
             continue
+        from engine.capture.projection.table_projection import published_as  # seldom needed, and loads Arrow
+
         published_table = published_as(table_from_dict(table.table), table.projection)
-        applied = destination.table(owner, published_table).last_epoch(kind)
+        applied = destination().table(owner, published_table).last_epoch(kind)
         first = next(_with(name, kind, records, max(applied, owner.floor)), None)
         if first is not None:
             return first

@@ -7,6 +7,18 @@ destination_sizes      files and sizes of tables: `TableMaintenance.sizes` of th
 table_facts            what ledger and destination say of tables
 """
 
-from engine.explore.reading import read
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.explore.reading import read
 
 __all__ = ["read"]
+
+
+def __getattr__(name: str) -> Any:
+    """`read`, imported when it is asked for: `status` uses this room, and must not load Arrow and DuckDB for it."""
+    if name != "read":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from engine.explore.reading import read
+
+    return read

@@ -6,11 +6,12 @@ It is the same for `status` and the console.
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
 from engine.base import clock
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
-from engine.destination.registry import destination_of
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -21,6 +22,9 @@ from engine.pipeline.table_verdict import TableFacts, incomparable
 from engine.pipeline.verifications import read_mirror_logs, read_summaries
 from engine.spec.settings import Spec
 from engine.spec.sink_settings import Sink
+
+if TYPE_CHECKING:
+    from engine.destination.destination_protocol import Destination
 
 _LATE = timedelta(seconds=30)
 """Changes that a destination has lacked for longer are shown."""
@@ -35,12 +39,18 @@ def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, M
         return {}
     with suppress(StoreAwayError, StoreAccessError):
         return find_missing_epochs(
-            destination_of(sink),
+            partial(_destination, sink),
             ledger.state,
             list(ledger.kept_epochs()),
             clock.utc_text(now - _LATE),
         )
     return {}
+
+
+def _destination(sink: Sink) -> "Destination":
+    from engine.destination.registry import destination_of  # seldom needed, and loads Delta and Arrow
+
+    return destination_of(sink)
 
 
 def facts_of(

@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from engine.base.errors import SpecError
 from engine.decode.schema import Column, Index, Table
-from engine.decode.types import value_type
 from engine.source.connect import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Bound = tuple[str, ...]
 SEVERAL_CODES = frozenset({"armscii8", "cp932", "eucjpms", "sjis", "ujis"})
@@ -135,15 +135,19 @@ def fetched(column: Column, value: Any) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def scalar(column: Column, text: str) -> pa.Scalar | None:
+def scalar(column: Column, text: str) -> "pa.Scalar | None":
     """A bound's text as an Arrow scalar of the column's type (FLOAT: double); None if only the server may compare."""
+    import pyarrow as pa
+
+    from engine.decode.types import value_type
+
     order, type_ = order_of(column), value_type(column).arrow(column)
     if order.scalar is None or (column.type == "decimal" and pa.types.is_string(type_)):
         return None
     return pa.scalar(order.scalar(column, text), pa.float64() if pa.types.is_floating(type_) else type_)
 
 
-def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
+def bound_at(key: ChunkKey, rows: "pa.Table", row: int) -> Bound | None:
     """The key of one decoded row as a bound.
 
     None if it cannot be one: it is NULL, or its text may not convert back to it.

@@ -11,11 +11,6 @@ from engine.plan.merge_costs import MergeCost, merge_cost
 from engine.source.change_rates import ChangeRate, ChangeRates
 from engine.spec.sink_settings import AUTO_BYTES, Merging, Sink
 
-LABELS: dict[Merging | None, str] = {
-    "copy_on_write": "copy on write",
-    "merge_on_read": "merge on read",
-    None: "change log alone",
-}
 EXCLUDED: dict[Merging, tuple[str, ...]] = {
     "copy_on_write": (),
     "merge_on_read": (

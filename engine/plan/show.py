@@ -16,9 +16,9 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
 from engine.plan.merge_costs import merge_cost
+from engine.plan.mirror_labels import LABELS
 from engine.plan.mirrors import (
     EXCLUDED,
-    LABELS,
     MirrorAdvice,
     age,
     counted_in,

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-import pymysql
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from engine.base import redaction
 from engine.base.errors import (
@@ -31,6 +29,9 @@ from engine.base.errors import (
     TransientError,
 )
 from engine.spec.globs import EXACT, NameRule
+
+if TYPE_CHECKING:
+    import pymysql  # readers of specs, ledgers and journals need none
 
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
 Flavor = Literal["mysql", "mariadb"]
@@ -230,8 +231,10 @@ _REFUSED_WITHOUT_TLS = (1045, 3159)
 """Server errors: the account, or the server, may require TLS."""
 
 
-def explain(error: pymysql.Error, doing: str) -> TidemarkError:
+def explain(error: "pymysql.Error", doing: str) -> TidemarkError:
     """Convert an error of the driver to one of ours: terminal if a retry cannot help, otherwise transient."""
+    import pymysql
+
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if number == _NO_BINARY_LOGGING or (number == _DUMP_FAILED and _NOT_OPEN in text):
@@ -269,6 +272,8 @@ def open_connection(endpoint: Endpoint) -> Connection:
 
     Raises LoginRefusedError if the login is refused, SourceAwayError if the server cannot be reached.
     """
+    import pymysql
+
     connection = _login(endpoint)
     try:
         with connection.cursor() as cursor:
@@ -310,6 +315,8 @@ def check_identity(expected: str, server: Server) -> None:
 
 
 def _login(endpoint: Endpoint) -> Connection:
+    import pymysql
+
     options = {
         "host": endpoint.host,
         "port": endpoint.port,
@@ -338,6 +345,8 @@ def _login_preferring_tls(options: dict[str, Any]) -> Connection:
 
     A server that offered none is asked again only if it refuses a login without it.
     """
+    import pymysql
+
     server = (str(options["host"]), int(options["port"]))
     if server not in _without_tls:
         try:
@@ -376,6 +385,8 @@ def _unverified() -> ssl.SSLContext:
 
 def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
     """Run a statement and return all rows as dictionaries. Raises one of our errors."""
+    import pymysql
+
     try:
         with connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(sql, tuple(parameters) or None)

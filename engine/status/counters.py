@@ -8,7 +8,7 @@ from typing import Any
 from engine.base import clock
 from engine.base.errors import DiskFullError
 from engine.base.write_causes import WriteCause
-from engine.decode.images import KINDS
+from engine.decode.schema import KINDS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.destination_events import SinkApplied

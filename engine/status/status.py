@@ -17,7 +17,7 @@ from engine.base import clock, processes
 from engine.base.errors import NewerFormatError
 from engine.base.json_records import record_from, records_from
 from engine.base.wording import utc_time
-from engine.decode.images import KINDS
+from engine.decode.schema import KINDS
 from engine.destination.missing_epochs import MissingEpochs
 from engine.explore.table_facts import facts_of, lacking_now
 from engine.journal import entry_from

@@ -13,7 +13,7 @@ from engine.pipeline.helpers import SPARK
 from engine.pipeline.known_lag import NOT_MEASURED, KnownLag
 from engine.pipeline.state_words import STATES, WRITE_ENDS, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
-from engine.plan.mirrors import LABELS
+from engine.plan.mirror_labels import LABELS
 from engine.status.status_records import Status, TableStatus, TableVerification
 
 

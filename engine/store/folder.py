@@ -15,9 +15,10 @@ room for requests, StoreAccessError for credentials that it refuses, and other O
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Folder(Protocol):
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """A file's content, or part of it; less at its end. length: None for all of it."""
 
-    def open(self, name: str) -> pa.NativeFile:
+    def open(self, name: str) -> "pa.NativeFile":
         """A file for random access, as Parquet readers need it. Close it."""
 
     def create(self, name: str, content: bytes) -> str:

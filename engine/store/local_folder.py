@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from engine.base.durable import UnknownOutcomeError, link, make_folders, naming, rename, sync_file, sync_folder
 from engine.store.folder import FileEntry, Folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEMPORARY = ".tidemark-"
 
@@ -65,8 +67,10 @@ class LocalFolder:
             file.seek(offset)
             return file.read(length)
 
-    def open(self, name: str) -> pa.NativeFile:
+    def open(self, name: str) -> "pa.NativeFile":
         """The file."""
+        import pyarrow as pa
+
         return pa.OSFile(str(self.path / name))
 
     def create(self, name: str, content: bytes) -> str:
@@ -177,6 +181,8 @@ class LocalUpload:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        import pyarrow as pa
+
         make_folders(path.parent)
         self.sink = pa.OSFile(str(path), "wb")
         self._is_durable = False

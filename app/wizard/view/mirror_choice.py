@@ -8,9 +8,9 @@ from app.common.view import words
 from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
+from engine.plan.mirror_labels import LABELS
 from engine.plan.mirrors import (
     EXCLUDED,
-    LABELS,
     MirrorAdvice,
     age,
     counted_in,

@@ -12,7 +12,8 @@ from engine.decode.schema import Table
 from engine.history.table_queries import NewestPlan
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
-from engine.plan.mirrors import LABELS, mirror_of
+from engine.plan.mirror_labels import LABELS
+from engine.plan.mirrors import mirror_of
 from engine.plan.speed import seconds
 from engine.spec.settings import Snapshot, Spec
 from engine.spec.sink_settings import Sink

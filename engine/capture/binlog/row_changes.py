@@ -13,8 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.decode.images import KINDS
-from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX
+from engine.decode.schema import KINDS, TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX
 
 FACTS = pa.schema(
     [

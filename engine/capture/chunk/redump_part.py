@@ -53,8 +53,8 @@ from engine.capture.reports import FailureReport, ReaderProcess, ReaderReport, R
 from engine.capture.spill import Spill
 from engine.capture.write_faults import writing
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
-from engine.decode.images import DELETE, GONE, INSERT, KINDS
-from engine.decode.schema import TM_KIND, TM_SEQ, Table
+from engine.decode.images import DELETE, GONE, INSERT
+from engine.decode.schema import KINDS, TM_KIND, TM_SEQ, Table
 from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities

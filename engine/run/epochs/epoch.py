@@ -13,7 +13,7 @@ from itertools import pairwise
 from engine.base.errors import ErrorRecord, TidemarkError, stop_of
 from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
-from engine.decode.images import KINDS
+from engine.decode.schema import KINDS
 from engine.journal.events import EpochCommitted, TableNulled
 from engine.ledger.records import NOTHING, ChangesRecord, ChunkRecord, Description, EpochRecord, TableChange
 from engine.ledger.state import State, apply, nulled

@@ -55,7 +55,7 @@ class UnpublishedMonitor:
             return
         now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
         before = clock.utc_text(now - timedelta(seconds=shortest_s))
-        missing = find_missing_epochs(self._destination, ledger.state, list(ledger.kept_epochs()), before)
+        missing = find_missing_epochs(lambda: self._destination, ledger.state, list(ledger.kept_epochs()), before)
         for event in news(self._since_by_table, too_old(missing, self._settings, now)):
             self._journal.write(event)
 

@@ -35,7 +35,7 @@ def test_a_destination_that_has_everything_lacks_nothing(tmp_path: Path) -> None
     publish_story(world, tmp_path, ())
     state = state_of(world.records)
     assert not state.tables["d.t"].applied
-    assert find_missing_epochs(world.destination(), state, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination, state, world.records, AFTER) == {}
 
 
 def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
     state, times = state_of(world.records), ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:09.000000Z")
     world.records[-2:] = [replace(one, ts=ts) for one, ts in zip(world.records[-2:], times, strict=True)]
     first = world.records[-2]
-    assert find_missing_epochs(world.destination(), state, world.records, AFTER) == {
+    assert find_missing_epochs(world.destination, state, world.records, AFTER) == {
         "d.t": MissingEpochs(first.ts, first.epoch)
     }
-    assert find_missing_epochs(world.destination(), state, world.records, first.ts) == {}, "not older than that"
+    assert find_missing_epochs(world.destination, state, world.records, first.ts) == {}, "not older than that"
     table = state.tables["d.t"]
     stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").to_record())})
-    assert find_missing_epochs(world.destination(), stopped, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination, stopped, world.records, AFTER) == {}
 
 
 def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
     publish_story(world, tmp_path, ())
     world.epoch(resnapshot=switch(OLD, OLD))
     half = state_of(world.records)
-    assert find_missing_epochs(world.destination(), half, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination, half, world.records, AFTER) == {}
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2)])], copied=True)
-    found = find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER)
+    found = find_missing_epochs(world.destination, state_of(world.records), world.records, AFTER)
     assert found["d.t"].epoch == world.records[-1].epoch
 
 
@@ -74,6 +74,6 @@ def test_a_resnapshot_that_is_due_counts_from_its_decision(tmp_path: Path) -> No
     publish_story(world, tmp_path, ())
     due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
     world.epoch(due=due)
-    assert find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER) == {
+    assert find_missing_epochs(world.destination, state_of(world.records), world.records, AFTER) == {
         "d.t": MissingEpochs(str(due["at"]), None)
     }

@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from engine.capture.binlog.binlog_range import BinlogRange
-from engine.decode.images import KINDS
-from engine.decode.schema import Column, Table
+from engine.decode.schema import KINDS, Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.source.positions import Position, file_number
 from tests.unit.support.compressed import payload

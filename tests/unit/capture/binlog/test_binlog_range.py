@@ -13,8 +13,7 @@ from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.row_changes import RowChanges, log_table
 from engine.capture.binlog.written_tables import WrittenTables
-from engine.decode.images import KINDS
-from engine.decode.schema import Column, Table
+from engine.decode.schema import KINDS, Column, Table
 from engine.decode.stream import StreamPosition
 from engine.source.positions import Position
 from tests.support.depth import depth
