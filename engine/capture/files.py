@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.base.durable import naming
+from engine.base.durable import discarding, naming
 from engine.base.errors import MissingFilesError
 from engine.base.wording import are_gone
 from engine.decode.schema import TM_TS
@@ -67,7 +67,7 @@ class FileWriter:
         self._high: dict[str, int] = {}
         self._upload: Upload | None = None
         self._writer: pq.ParquetWriter | None = None
-        self._is_finished = False
+        self._is_stored = False
         self._pending_batches: list[pa.Table] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -122,23 +122,38 @@ class FileWriter:
             )
 
     def close(self) -> list[DataFile]:
-        """Finish. Returns the file, or nothing if it would be empty."""
+        """Finish and store. Returns the file, or nothing if it would be empty."""
+        files = self.finish()
+        self.store()
+        return files
+
+    def finish(self) -> list[DataFile]:
+        """Write the last rows. Returns the file, which is there once it is stored, or nothing if it would be empty."""
         self.flush()
         if self._writer is None or self._upload is None:
             return []
         with self._naming():
             self._writer.close()
             size = self._upload.sink.tell()
-            self._upload.close()  # the ledger will name the file, so it must survive a power cut
-        self._is_finished = True
         return [DataFile(self._name, self._rows, size, self._low, self._high)]
+
+    def store(self) -> None:
+        """Wait until the finished file is there to stay: the ledger will name it, so it must survive a power cut.
+
+        That is waiting for a disk or a bucket, so another thread may do it.
+        """
+        if self._upload is None or self._is_stored:
+            return
+        with discarding(self.discard), self._naming():
+            self._upload.close()
+        self._is_stored = True
 
     def _naming(self) -> AbstractContextManager[None]:
         return naming(Path(self._folder.url) / self._name)
 
     def discard(self) -> None:
         """Remove the file."""
-        if self._is_finished:
+        if self._is_stored:
             self._folder.delete([self._name])
         elif self._upload is not None:
             with suppress(OSError):  # the disk may be full

@@ -8,6 +8,7 @@ written (`write_faults`), and any other error of a single chunk; elsewhere it fa
 import gc
 import traceback
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,6 +63,9 @@ from engine.source.watermarks import Candidate, WatermarkClass
 from engine.source.xa_places import XaPlaces
 from engine.store.folder import Folder
 
+_STORED_AT_ONCE = 16
+"""Files of a binlog range that are stored at once."""
+
 
 @dataclass(frozen=True)
 class EmittedTable:
@@ -104,28 +108,50 @@ class ChunkGroup:
                 sessions.drop_all()
 
     def _reports(self) -> Iterator[ReaderReport]:
+        """Read a chunk while the file of the one before is being stored, which the report of that one waits for."""
         stopped: set[str] = set()
-        for request in self.requests:
-            name = request.table.full_name
-            if name in stopped:
-                continue
-            try:
-                yield self._read_chunk(request)
-            except ReadEndedError:
-                sessions.drop(self.endpoint, self.watermarks)
-                return
-            except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
-                sessions.drop(self.endpoint, self.watermarks)
-                error, own = self._explain(request, raised)
-                yield FailureReport(
-                    reader=ReaderProcess.here(), error=error, table=name, chunk=request.number, is_chunk_fault=own
-                )
-                if not isinstance(error, TableStoppedError):
-                    return
-                stopped.add(name)
-            except BaseException:
-                sessions.drop(self.endpoint, self.watermarks)
-                raise
+        with ThreadPoolExecutor(1, "store") as pool:
+            earlier: _StoredChunk | None = None
+            for request in self.requests:
+                if request.table.full_name in stopped:
+                    continue
+                try:
+                    chunk: _StoredChunk | FailureReport | None = self._read_chunk(request, pool)
+                except ReadEndedError:
+                    sessions.drop(self.endpoint, self.watermarks)
+                    chunk = None
+                except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
+                    sessions.drop(self.endpoint, self.watermarks)
+                    chunk = self._failure(request, raised)
+                except BaseException:
+                    sessions.drop(self.endpoint, self.watermarks)
+                    raise
+                report = None if earlier is None else self._report(earlier)
+                earlier = chunk if isinstance(chunk, _StoredChunk) else None
+                if report is not None:
+                    yield report
+                if isinstance(chunk, FailureReport):
+                    yield chunk
+                    stopped.add(request.table.full_name)
+                if chunk is None or _ends_group(report) or _ends_group(chunk):
+                    break
+            if earlier is not None:
+                yield self._report(earlier)
+
+    def _report(self, chunk: "_StoredChunk") -> ChunkReport | FailureReport:
+        """Wait until a chunk's file is stored."""
+        try:
+            chunk.stored.result()
+        except Exception as raised:  # noqa: BLE001 - as a chunk that cannot be read
+            return self._failure(chunk.request, raised)
+        return chunk.report
+
+    def _failure(self, request: ChunkRequest, raised: Exception) -> FailureReport:
+        error, own = self._explain(request, raised)
+        name = request.table.full_name
+        return FailureReport(
+            reader=ReaderProcess.here(), error=error, table=name, chunk=request.number, is_chunk_fault=own
+        )
 
     def _explain(self, request: ChunkRequest, exception: Exception) -> tuple[TidemarkError, bool]:
         """The error, and whether the chunk is at fault.
@@ -148,7 +174,7 @@ class ChunkGroup:
             return (another if stops or isinstance(another, SourceChangedError) else error), False
         return (error if same_columns(now, table) else schema_changed_error(table, str(error))), False
 
-    def _read_chunk(self, request: ChunkRequest) -> ChunkReport:
+    def _read_chunk(self, request: ChunkRequest, pool: ThreadPoolExecutor) -> "_StoredChunk":
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s, self.first_server_id)
         session.watermarks.offer(self.candidate)
@@ -160,7 +186,7 @@ class ChunkGroup:
         else:
             read = read_chunk if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
-        return ChunkReport(
+        report = ChunkReport(
             reader=ReaderProcess.here(),
             table=request.table.full_name,
             chunk=request.number,
@@ -177,6 +203,24 @@ class ChunkGroup:
             started_at=started,
             ended_at=clock.utc_text(),
         )
+        return _StoredChunk(request, report, pool.submit(result.writer.store if result.writer else _nothing))
+
+
+@dataclass(frozen=True)
+class _StoredChunk:
+    """A chunk that was read, and whose file is being stored."""
+
+    request: ChunkRequest
+    report: ChunkReport
+    stored: Future[None]
+
+
+def _ends_group(report: object) -> bool:
+    return isinstance(report, FailureReport) and not isinstance(report.error, TableStoppedError)
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -313,8 +357,15 @@ class _Logs:
             self.discard(table)
 
     def close(self, nulled: Mapping[str, Mapping[str, int]]) -> dict[str, WrittenChanges]:
-        """Finish all files."""
-        return {name: log.close(nulled[name]) for name, log in self._logs.items()}
+        """Finish all files, and store several at once: a disk or a bucket takes its time for each."""
+        with ThreadPoolExecutor(_STORED_AT_ONCE, "store") as pool:
+            written, stored = dict[str, WrittenChanges](), list[Future[None]]()
+            for name, log in self._logs.items():
+                written[name] = log.finish(nulled[name])
+                stored.append(pool.submit(log.writer.store))
+        for one in stored:
+            one.result()
+        return written
 
 
 class _ChangeLogFile:
@@ -332,8 +383,8 @@ class _ChangeLogFile:
         inserts, before, after, deletes = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
         self._kinds = inserts, before, after, deletes
 
-    def close(self, nulled: Mapping[str, int]) -> WrittenChanges:
-        files = tuple(self.writer.close())
+    def finish(self, nulled: Mapping[str, int]) -> WrittenChanges:
+        files = tuple(self.writer.finish())
         return WrittenChanges(files=files, kinds=self._kinds, nulled_dates=nulled, next_seq=self._seq)
 
 

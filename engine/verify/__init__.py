@@ -4,6 +4,7 @@ verifier.py          tables one by one; with `scope` (which parts), `table_check
                      position)
 source_rows.py       the source's side; `mirror_at.py` and `partitions.py`: the mirror's
 comparison.py        rows by identity; `causes.py`: why they differ
-recorded.py          the state of verification; `rows.py`, `verdicts.py`: results
+recorded.py          the state of verification, which the console's page reads by `engine.pipeline.verifications`;
+                     `rows.py`, `verdicts.py`: results
 continuous.py        the thread of the runner; `repair.py`, `report.py`
 """

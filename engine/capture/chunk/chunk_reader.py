@@ -123,6 +123,8 @@ class ChunkResult:
     """Invalid dates that became NULL, by column."""
     timings: dict[str, float]
     """Seconds per step."""
+    writer: FileWriter | None = None
+    """If the files are not stored yet: stores them."""
 
 
 class Timings(dict[str, float]):
@@ -140,7 +142,10 @@ class Timings(dict[str, float]):
 def read_chunk(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: StepHook = no_step
 ) -> ChunkResult:
-    """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help."""
+    """Read one chunk. The caller stores its file (`ChunkResult.writer`), and may read the next chunk meanwhile.
+
+    Raises TableStoppedError if it cannot be copied, TransientError if a retry may help.
+    """
     timings, watermarks = Timings(), session.watermarks
     low = low_watermark(session, request, step)
     timings.lap("low")
@@ -175,11 +180,12 @@ def read_chunk(
             writer.write(rows if reduced is None else without(rows, reduced.touched_keys))
         for rows in reduced.upserts if reduced is not None else ():
             writer.write(request.projection.apply(rows).cast(schema))
-        files = writer.close()
+        files = writer.finish()
         timings.lap("write")
     nulled = request.projection.published_counts(nulled)
     counts = reduced.counts if reduced else Backfill()
-    return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
+    rows = sum(file.rows for file in files)
+    return ChunkResult(request.limits, low, high, files, rows, counts, nulled, dict(timings), writer)
 
 
 def low_watermark(session: ReaderSession, request: ChunkRequest, step: StepHook = no_step) -> Position:

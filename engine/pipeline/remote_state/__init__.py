@@ -16,6 +16,9 @@ still has the tag of the last time. An operator who leaves something replaces th
 replacement is refused, and it looks. A host that only watches asks for the lease's tag, and lists if the lease says
 that files have changed.
 
+Another host takes over by `lease.take_lease`, once its holder has not renewed the lease for as long as it said:
+`runner_sync` calls it, `run.lifecycle.workplace` puts it together (docs/s3.md#state-in-a-bucket).
+
 `state_copy` downloads what a copy lacks.
 
 `host_pipelines` lists the pipelines of a host, copies included; `spec_url` finds one by the URL of its state.

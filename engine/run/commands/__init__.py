@@ -3,8 +3,9 @@
 `control_thread` listens; `heartbeat` writes `runner.json`. `command_intake` takes each file and hands it to the
 component for its kind; `command_answers` writes the answer, done or refused.
 
-Who refuses a command: `inbox.unfit` (unknown, done before, of another pipeline); `state_commands`, if it is for another
-run; `settings_commands`; and, for commands about tables, their parsers (`run.tables.table_commands`,
-`run.tables.membership_commands`, `capture.redump_requests`) and `run.redump.rules`. What a login of the console may
-send at all: `app.common.access`.
+Who refuses a command: `command_intake`, if its file cannot be read; `inbox.unfit` (unknown, done before, of another
+pipeline); `state_commands`, if it is for another run; `settings_commands`; and, for commands about tables, their
+parsers (`run.tables.table_commands`, `run.tables.membership_commands`, `capture.redump_requests`), `run.redump.rules`
+and `run.redump.executor`, and `run.tables.membership` for tables that cannot join. What a login of the console may send
+at all: `app.common.access`.
 """

@@ -1,6 +1,7 @@
 """What a run watches beside its work, and journals.
 
-lag, retention         how far it is behind, and when the source purges what it needs
+lag, retention         how far it is behind, and when the source purges what it needs (`engine.alerting`
+                       compares the lag with thresholds)
 progress               its phase, and the states of tables
 space                  the disk of the destination, and when it will be full; `request_monitor`: requests to buckets
 mirror_monitor         other programs that change a mirror; `unpublished_monitor`: a destination that takes nothing

@@ -8,7 +8,7 @@ there `destination.epoch_replay` has the destination's table `alter` its columns
 A stop: whoever finds that a table cannot continue raises TableStoppedError. `run.epochs.pending_chunks` collects those
 of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination, where any error of a
 table stops it unless `run.epochs.failed_table` has it resnapshotted. `schema_change`, and `first_epoch` and
-`run.lifecycle.run_start` for tables that cannot begin, stop tables themselves. `base.errors.stop_of` makes each of them
-a stop, and the next commit keeps it and its reason: `ledger.records.TableChange.stopped`, from then on
-`ledger.state.TableState.stopped`.
+`run.lifecycle.run_start` for tables that cannot begin, stop tables themselves, and `resnapshot_limit` one that was
+resnapshotted too often. `base.errors.stop_of` makes each of them a stop, and the next commit keeps it and its reason:
+`ledger.records.TableChange.stopped`, from then on `ledger.state.TableState.stopped`.
 """

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.capture.files import DataFile, FileWriter
-from engine.store.local_folder import LocalFolder
+from engine.store.local_folder import LocalFolder, LocalUpload
 from tests.support.mounts import mounted
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("a.b", pa.decimal128(20, 0))])
@@ -61,6 +61,33 @@ def test_a_disk_that_is_full_before_the_first_byte_keeps_no_file(tmp_path: Path)
         with pytest.raises(OSError, match="chunk-"), writer:
             writer.close()
         assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
+
+
+def test_a_file_is_there_once_it_is_stored(tmp_path: Path) -> None:
+    """A file that was stored, and one that could not be, are removed by a discard."""
+    writer = FileWriter(LocalFolder(tmp_path), "chunk", SCHEMA, ["id"])
+    writer.write(rows(1, 2, 3))
+    (file,) = writer.finish()
+    writer.store()
+    writer.store()
+    assert pq.read_table(tmp_path / file.name).num_rows == file.rows == 3
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_stored_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else discards it: another thread stores it."""
+
+    def fail(_: LocalUpload) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalUpload, "close", fail)
+    writer = FileWriter(LocalFolder(tmp_path), "chunk", SCHEMA, ["id"])
+    writer.write(rows(1, 2, 3))
+    writer.finish()
+    with pytest.raises(OSError, match="No space left"):
+        writer.store()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_attempts_write_two_files(tmp_path: Path) -> None:

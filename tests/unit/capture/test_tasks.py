@@ -1,9 +1,12 @@
 """A group of chunks as one task: what is still read after a failure, and by which reader."""
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +17,11 @@ from engine.base.errors import (
     SchemaChangedError,
     SourceChangedError,
     SourceLostError,
+    StoreUnreachableError,
     TableStoppedError,
     TransientError,
 )
+from engine.base.store_errors import StoreAwayError
 from engine.capture import reader_session, tasks
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
 from engine.capture.chunk.fast_forward import has_mutable_key
@@ -32,6 +37,7 @@ from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
 from engine.store.local_folder import LocalFolder
+from tests.support.patience import PATIENCE_S
 
 AT = Position("b.000001", 4, "")
 COLUMNS = (Column("id", "int"), Column("day", "date"))
@@ -42,6 +48,7 @@ class Readers:
 
     def __init__(self) -> None:
         self.errors: dict[tuple[str, int], BaseException] = {}
+        self.stores: dict[tuple[str, int], Callable[[], None]] = {}
         self.limits = WHOLE
         self.read: list[str] = []
         self.offered: list[Candidate] = []
@@ -62,7 +69,9 @@ class Readers:
             self.read.append(f"{kind} {request.table.name} {request.number}")
             if error := self.errors.get((request.table.name, request.number)):
                 raise error
-            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(), Counter(), {})
+            store = self.stores.get((request.table.name, request.number))
+            writer: Any = store and SimpleNamespace(store=store)
+            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(), Counter(), {}, writer)
 
         return read
 
@@ -107,6 +116,48 @@ def test_a_table_that_stops_does_not_stop_the_others(readers: Readers, error: Ta
     assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}", "d.c 7"]
     assert readers.read == ["chunk a 0", "chunk b 0", "chunk c 7"]
     assert readers.dropped == 1
+
+
+def test_the_next_chunk_is_read_while_a_file_is_stored(readers: Readers) -> None:
+    """A report waits for the file of its chunk, which the next read does not."""
+    readers.stores["a", 0] = lambda: _wait_for(lambda: "chunk b 0" in readers.read)
+    assert done(group(*MIXED)) == ["d.a 0", "d.b 0", "d.b 1", "d.c 7"]
+
+
+def test_a_file_that_is_not_stored_is_a_failure_of_its_chunk(readers: Readers) -> None:
+    """The chunk that was read meanwhile is reported; the rest is left for another try."""
+
+    def fail() -> None:
+        raise StoreAwayError("The store does not answer: s3://lake/b")
+
+    readers.stores["b", 0] = fail
+    reports: list[Any] = list(group(*MIXED).run())
+    assert [(r.table, r.chunk, isinstance(r, FailureReport)) for r in reports] == [
+        ("d.a", 0, False),
+        ("d.b", 0, True),
+        ("d.b", 1, False),
+    ]
+    assert isinstance(reports[1].error, StoreUnreachableError)
+    assert "chunk c 7" not in readers.read
+
+
+def test_the_last_file_is_waited_for(readers: Readers) -> None:
+    """Also after a failure of the chunk behind it."""
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    readers.stores["b", 0], readers.errors["b", 1] = fail, TransientError("lost")
+    assert done(group(*MIXED)) == ["d.a 0", "d.b 0 DiskFullError", "d.b 1 TransientError"]
+    readers.errors.clear()
+    assert done(group(("b", 0))) == ["d.b 0 DiskFullError"]
+
+
+def _wait_for(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_what_would_stop_a_table_that_was_altered_voids_the_read_instead(readers: Readers) -> None:
