@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _PIECE_BYTES = 1 << 16
+_AHEAD_S = 0.05
 
 
 @contextmanager
-def slow_link(port: int, delay_ms: float) -> Iterator[int]:
-    """A link to a local port. Yields its own port. Each answer comes `delay_ms` later than without it."""
-    command = [sys.executable, "-m", "tests.support.slow_link", str(port), str(delay_ms)]
+def slow_link(port: int, delay_ms: float, mb_per_s: float = 0.0) -> Iterator[int]:
+    """A link to a local port. Yields its own port. Each answer comes `delay_ms` later than without it.
+
+    mb_per_s: what all clients together can send, in millions of bytes; 0: as much as they want.
+    """
+    command = [sys.executable, "-m", "tests.support.slow_link", str(port), str(delay_ms), str(mb_per_s)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -26,8 +30,23 @@ def slow_link(port: int, delay_ms: float) -> Iterator[int]:
         process.wait()
 
 
-async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, delay_s: float) -> None:
-    """Pass on what arrives, in order, each piece `delay_s` after its arrival."""
+class _Rate:
+    """What a link can take. bytes_per_s: 0 for all."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_s = 0.0
+
+    def sent_s(self, now_s: float, size: int) -> float:
+        """When a piece that arrives now has been sent, behind those before it."""
+        if self._bytes_per_s:
+            self._free_s = max(self._free_s, now_s) + size / self._bytes_per_s
+            return self._free_s
+        return now_s
+
+
+async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, delay_s: float, rate: _Rate) -> None:
+    """Pass on what arrives, in order, each piece `delay_s` after it has been sent."""
     pieces = asyncio.Queue[tuple[float, bytes]]()
     loop = asyncio.get_running_loop()
 
@@ -44,16 +63,20 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, d
     sender = asyncio.create_task(send())
     with suppress(OSError):
         while piece := await source.read(_PIECE_BYTES):
-            pieces.put_nowait((loop.time() + delay_s, piece))
+            sent_s = rate.sent_s(loop.time(), len(piece))
+            pieces.put_nowait((sent_s + delay_s, piece))
+            await asyncio.sleep(max(sent_s - loop.time() - _AHEAD_S, 0.0))  # a client may not be far ahead
     pieces.put_nowait((loop.time() + delay_s, b""))
     with suppress(OSError):
         await sender
 
 
-async def _serve(port: int, delay_s: float) -> None:
+async def _serve(port: int, delay_s: float, rate: _Rate) -> None:
+    unlimited = _Rate(0.0)
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(_pass_on(reader, requests, delay_s), _pass_on(answers, writer, 0.0))
+        await asyncio.gather(_pass_on(reader, requests, delay_s, rate), _pass_on(answers, writer, 0.0, unlimited))
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -61,4 +84,4 @@ async def _serve(port: int, delay_s: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1]), float(sys.argv[2]) / 1000))
+    asyncio.run(_serve(int(sys.argv[1]), float(sys.argv[2]) / 1000, _Rate(float(sys.argv[3]) * 1e6)))
