@@ -31,6 +31,7 @@ NOT_RUN = {
 
 SHORTENED = {
     "python -m tests.tools.bench.epochs": ("--tables", "3", "--epochs", "1"),
+    "python -m tests.tools.bench.store": ("--rows", "2000", "--rounds", "1"),
     "python -m tests.tools.bench.xa": ("--changes", "1000", "--rounds", "1"),
     "python -m tests.tools.bench.steady": ("--rows", "2000", "--minutes", "0.1"),
     "python -m tests.tools.bench.mirror --rows 10000000 --key uuid": ("--rows", "2000", "--merges", "3"),
