@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.common import access, badge, cell_links, copy_link, focus, places, selection, times, watching
+from app.common import access, badge, cell_links, copy_link, focus, page_switch, places, selection, times, watching
 
 
 @st.cache_resource
@@ -19,6 +19,7 @@ _BESIDE = "position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999
 _ASSETS = Path(__file__).parent.parent / "assets"
 
 watching.begin()
+page_switch.keep_page()
 selection.keep_address()
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
 # Streamlit fades stale elements during a rerun. Here that is every two seconds, and the page shows how old its numbers

@@ -41,6 +41,8 @@ class KeptAnswer:
     """The pipeline and what was chosen on the page. The answer is shown as long as they are the same."""
     sql: str
     answer: "QueryResult"
+    notices: tuple[str, ...] = ()
+    """The tables of the query that were not copied then."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,16 @@ WAYS = ("SQL", "One key through time", "As the source was at")
 
 def ask(where: Directory, tables: list["Table"], sql: str, *question: object) -> None:
     """Run a query and keep the answer in the session. question: what was chosen on the page."""
-    from engine.explore.queries import answer, landing_of
+    from engine.explore.copy_notices import copy_notices
+    from engine.explore.queries import answer, landing_of, named_in
 
     try:
         with st.spinner("Reading the destination", show_time=True):
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
+            notices = copy_notices(where, [table.full_name for table in named_in(sql, tables)])
             result = answer(landing_of(sink), tables, sql)
-        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, result)
+        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, result, tuple(notices))
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
@@ -84,6 +88,8 @@ def draw_answer(where: Directory, *question: object) -> None:
     if kept_answer is None:
         return
     sql, result = kept_answer.sql, kept_answer.answer
+    for notice in kept_answer.notices:
+        st.warning(words.escape(notice), icon=":material/hourglass_empty:")
     left, right = st.columns([3, 2], vertical_alignment="center")
     left.caption(words.escape(queries.note(result.rows.num_rows, result.seconds, more=result.more)))
     with right, st.container(horizontal=True, horizontal_alignment="right"):

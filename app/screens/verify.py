@@ -45,10 +45,10 @@ _FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
-def overview(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]]) -> None:
+def overview(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]], wait_on_page: str) -> None:
     """The numbers of the pipeline. No word is green while the mirrors do not follow the source.
 
-    acts_on_page: the buttons below. If others are needed, the page runs again.
+    acts_on_page: the buttons below; wait_on_page: why they wait. If that is otherwise now, the page runs again.
     """
     now, runner = clock.utc_now(), home.runner(where)
     tables = data_light.tables_of(where, now)
@@ -73,7 +73,7 @@ def overview(where: Directory, acts_on_page: dict[str, tuple[CommandVerb, ...]])
     cells[3].metric("Compared rows", words.count(compared_rows))
     st.markdown(f":{light.colour}[**{words.escape(light.headline)}**] :gray[{words.escape(' · '.join(light.details))}]")
     table_acts.unreadable(where)
-    if table_acts.of_tables(where) != acts_on_page:
+    if table_acts.of_tables(where) != acts_on_page or verification.wait(runner) != wait_on_page:
         st.rerun()
     settings = data_light.verify_settings(where)
     st.caption(verification.schedule(settings))
@@ -122,10 +122,11 @@ def _start(where: Directory, words_of: list[str], key: str, click: int) -> None:
         jobs.start(_job(where), partial(_run, where, words_of))
 
 
-def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
+def actions(where: Directory, one: VerifiedTable | None, rows: int, wait: str) -> None:
     """Buttons that verify the pipeline or the table, or repair its rows; the running job, and the report.
 
     They come before the lists, whose cells are stops of the Tab key. rows: rows of the table that are known to differ.
+    wait: why nothing can be compared now, so that the buttons are disabled; empty if something can.
     """
     name, busy, table = where.root.name, jobs.running(_job(where)), one.table if one else None
     able = one is not None and one.verdict.comparable
@@ -141,12 +142,12 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
                         label,
                         icon=":material/fact_check:",
                         key=f"verify-{key}-{name}-{click}",
-                        disabled=busy,
+                        disabled=busy or bool(wait),
                         on_click=_start,
                         args=(where, words_of, f"verify {key} {name}", click),
                     )
         if table and rows:
-            _repair(where, table, rows)
+            _repair(where, table, rows, wait)
         report = where.verifications / _REPORT
         if access.operator() and report.exists():  # it has the rows
             st.download_button(
@@ -157,6 +158,8 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
                 icon=":material/download:",
                 help="Of the last verification from this page: a page to print, with a checksum of itself.",
             )
+    if wait and access.operator():
+        st.caption(words.escape(wait))
     if jobs.exists(_job(where)):
         try:
             answer = jobs.result(_job(where), "Comparing with the source", partial(_run, where, []))
@@ -210,14 +213,15 @@ def _keys(details: Details) -> list[str]:
     return list(dict.fromkeys(verification.key_text(row) for row in details.differences))
 
 
-def _repair(where: Directory, table: str, rows: int) -> None:
+def _repair(where: Directory, table: str, rows: int, wait: str) -> None:
     if not access.operator():
         return
     name = where.root.name
     click = controls.clicks(f"repair {name}")
     # Another key closes the popover when the repair begins.
     label, place = f"Repair {words.plural(rows, 'row')}", f"repair-rows-{name}-{click}"
-    with st.popover(label, icon=":material/build:", disabled=jobs.running(_job(where)), key=place):
+    busy = jobs.running(_job(where)) or bool(wait)
+    with st.popover(label, icon=":material/build:", disabled=busy, key=place):
         st.markdown(
             "The table is compared again. Rows that differ are redumped: read from the source, and written to the "
             f"mirror. {words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
@@ -265,8 +269,8 @@ def page() -> None:
     if no_mirrors.true_of(where):
         no_mirrors.explain("No mirrors to verify")
         return
-    acts = table_acts.of_tables(where)
-    overview(where, acts)
+    acts, wait = table_acts.of_tables(where), verification.wait(home.runner(where))
+    overview(where, acts, wait)
     table_acts.buttons(where, acts, key="act")
     all_tables = data_light.tables_of(where, clock.utc_now())
     if not all_tables:
@@ -277,7 +281,7 @@ def page() -> None:
         table = selection.table([one.table for one in all_tables], usual=all_tables[0].table)
     details = None if table is None else read_details(where, table)
     verified_table = next((one for one in all_tables if one.table == table), None)
-    actions(where, verified_table, len(_keys(details)) if details else 0)
+    actions(where, verified_table, len(_keys(details)) if details else 0, wait)
     tables(where)
     if table is None or verified_table is None or details is None:
         selection.no_table()

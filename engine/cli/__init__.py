@@ -2,6 +2,7 @@
 
 pipeline               the verbs that run and operate a pipeline
 published              `read`; `verification`, `auditing`, `backups`, `queueing`, `silencing`, `watching`: their verbs
+known_pipeline         a pipeline by its newest run, while its spec cannot be read
 command                what all verbs have in common; `consoles`: how they print; `ending`: how their process ends
 systemd_unit           what `service` prints
 

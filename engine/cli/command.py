@@ -23,6 +23,7 @@ from engine.base.wording import sentences
 from engine.cli.consoles import plain_console
 
 if TYPE_CHECKING:
+    from engine.cli.known_pipeline import KnownPipeline
     from engine.pipeline.directory import Directory
     from engine.spec.settings import Spec
 
@@ -118,6 +119,13 @@ def opened(spec_file: Path) -> "tuple[Spec, Directory]":
     return spec, directory
 
 
+def known(spec_file: Path) -> "KnownPipeline":
+    """The pipeline of a spec file, by its newest run if the spec cannot be read. Raises SpecError."""
+    from engine.cli.known_pipeline import known_pipeline
+
+    return known_pipeline(spec_file)
+
+
 def stored(spec: "Spec", directory: "Directory", names: Sequence[str]) -> list[str]:
     """The tables as the catalog names them, where the server disregards case.
 
@@ -148,10 +156,14 @@ def print_json(value: Any) -> None:
 
 
 def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
-    """Send a command that only a live runner can execute. Raises SpecError without one."""
+    """Send a command that only a live runner can execute, also while the spec cannot be read.
+
+    Raises SpecError without a runner.
+    """
     from engine.pipeline.runner_file import find_runner
 
-    _, directory = opened(spec_file)
+    pipeline = known(spec_file)
+    directory = pipeline.directory
     runner = find_runner(directory)
     if runner is None or not runner.alive:
         raise SpecError(
@@ -159,15 +171,30 @@ def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None
             detail="Nothing was changed.",
             hint=f"Start one: tidemark run {spec_file}",
         )
-    send(spec_file, verb, {}, reason, as_json=as_json)
+    if pipeline.notice:
+        err.print(pipeline.notice, style="yellow", markup=False)
+    _send(directory, pipeline.spec, spec_file, verb, {}, reason, as_json=as_json)
 
 
 def send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
     """Put a command into the inbox; without a runner it waits for the next one."""
+    spec, directory = opened(spec_file)
+    _send(directory, spec, spec_file, verb, arguments, reason, as_json=as_json)
+
+
+def _send(
+    directory: "Directory",
+    spec: "Spec",
+    spec_file: Path,
+    verb: str,
+    arguments: dict[str, Any],
+    reason: str,
+    *,
+    as_json: bool,
+) -> None:
     from engine.pipeline.command_file import send_command
     from engine.pipeline.runner_file import find_runner
 
-    spec, directory = opened(spec_file)
     identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
     runner = find_runner(directory)
     waits = runner is None or not runner.alive

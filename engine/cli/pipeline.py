@@ -20,6 +20,7 @@ from engine.cli.command import (
     SpecFile,
     app,
     guarded,
+    known,
     opened,
     out,
     print_json,
@@ -93,6 +94,8 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged.
+
+    Statistics that look outdated, as after a bulk load, are named with the statement that renews them.
 
     --json lists every chunk.
     """
@@ -175,12 +178,14 @@ def run(
 @app.command()
 @guarded
 def status(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
-    """Show what the pipeline is doing. Works without a runner too."""
-    spec, directory = opened(spec_file)
+    """Show what the pipeline is doing. Works without a runner too, and while the spec cannot be read."""
     from engine.status.status import status as status_of
     from engine.status.status_text import print_status
 
-    now = status_of(directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
+    pipeline = known(spec_file)
+    spec = pipeline.spec
+    now = status_of(pipeline.directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
+    now = replace(now, spec_fault=pipeline.notice or None)
     if as_json:
         print_json(now.to_json())
     else:
@@ -272,7 +277,8 @@ def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: JsonOption = Fals
     from engine.pipeline.runner_file import find_runner
     from engine.watch.stop_requests import restart_pending
 
-    spec, directory = opened(spec_file)
+    pipeline = known(spec_file)
+    spec, directory = pipeline.spec, pipeline.directory
     if not restart_pending(directory, spec.watch, find_runner(directory)):
         to_runner(spec_file, "stop", reason, as_json=as_json)
         return

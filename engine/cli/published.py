@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.base.errors import SpecError
-from engine.cli.command import SpecFile, app, guarded, opened
+from engine.cli.command import SpecFile, app, err, guarded, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,8 @@ def read(
 ) -> None:
     """Print the rows of a published table, unordered. Works for every mirror, while the pipeline runs.
 
+    A table that is not copied yet lacks rows, or has none: a line on standard error says so, and how far the copy is.
+
     In CSV, NULL is an empty field and an empty text is "". Binary values are hexadecimal, lists are JSON.
     """
     from engine.explore.reading import opened as opened_table
@@ -47,6 +49,8 @@ def read(
         raise SpecError(f"--format is {form}.", detail="Nothing was read.", hint=f"Give one of {', '.join(FORMATS)}.")
     spec, directory = opened(spec_file)
     reading = opened_table(spec, directory, table, _time(as_of) if as_of else None)
+    if reading.notice:
+        err.print(reading.notice, style="yellow", markup=False)
     if out_file is None:
         write_as(form, reading.schema, reading.batches(limit), sys.stdout.buffer)
         return

@@ -3,6 +3,7 @@
 reading                the rows of a table, now or at an earlier time (`tidemark read`)
 queries                SQL over mirrors and change logs, a key's history, the source at an earlier time; `one_select`,
                        `read_only_files`: it can only read; `query_advice`: what to do about an error
+copy_notices           that a table is not copied yet, and how far it is
 destination_sizes      files and sizes of tables: `TableMaintenance.sizes` of the destination counts them
 table_facts            what ledger and destination say of tables
 """

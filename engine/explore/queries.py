@@ -111,9 +111,7 @@ def answer(landing: Landing, tables: Sequence[Table], sql: str, *, timeout_s: fl
         timer.start()
         try:
             statement = one_select(connection, sql)
-            _show(
-                connection, landing, [table for table in tables if _within_quotes(table.name) in sql.casefold()], spill
-            )
+            _show(connection, landing, named_in(sql, tables), spill)
             connection.execute("BEGIN TRANSACTION READ ONLY")
             rows, more = _first(connection.sql(statement))
         except duckdb.Error as error:
@@ -121,6 +119,11 @@ def answer(landing: Landing, tables: Sequence[Table], sql: str, *, timeout_s: fl
         finally:
             timer.cancel()
     return QueryResult(rows.slice(0, MOST_ROWS), more, clock.monotonic_s() - began)
+
+
+def named_in(sql: str, tables: Sequence[Table]) -> list[Table]:
+    """The tables that a query may read: it has their names."""
+    return [table for table in tables if _within_quotes(table.name) in sql.casefold()]
 
 
 def _first(result: duckdb.DuckDBPyRelation) -> tuple[pa.Table, bool]:

@@ -4,9 +4,10 @@ The rows come as they are stored, without those that deletion vectors delete. On
 is committed meanwhile.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.landing import Landing, MirrorReader, TableVersion, reader_of
 from engine.decode.schema import Table
+from engine.explore.copy_notices import copy_notice
 from engine.explore.queries import landing_of, published_tables
+from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory, directory_of
 from engine.pipeline.remote_state.operator_copy import refresh
 from engine.pipeline.remote_state.place import note_state
@@ -33,6 +36,8 @@ class VersionRows:
     name: str
     """The table, as it was asked for."""
     _version: TableVersion
+    notice: str = ""
+    """That the table is not copied yet, and how far it is, or that it is being resnapshotted; empty if it is copied."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -76,15 +81,19 @@ def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: 
 
     Those of its change log: `"shop.orders__changes"`.
 
-    as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the
-    pipeline does not have, or that did not exist then; DestinationError for one that cannot be read.
+    as_of: the table as readers saw it at that time; without a time zone, in UTC. A table that is not copied yet lacks
+    rows, or has none: a UserWarning says so, and how far the copy is. Raises SpecError for a table that the pipeline
+    does not have, or that did not exist then; DestinationError for one that cannot be read.
     """
     spec_file = local_spec(Path(spec))
     loaded = load(spec_file)
     directory = directory_of(spec_file, loaded.name)
     note_state(directory, loaded.state)
     refresh(directory)
-    return opened(loaded, directory, table, as_of).table(limit)
+    rows = opened(loaded, directory, table, as_of)
+    if rows.notice:
+        warnings.warn(rows.notice, stacklevel=2)
+    return rows.table(limit)
 
 
 def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> VersionRows:
@@ -93,7 +102,11 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
     name: with `__changes` at its end, the change log. Raises as `read`.
     """
     spec.sink.require_mirrors("This read")
-    return reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
+    reading = reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
+    state, table = Ledger(directory.ledger).state, name.removesuffix(_LOG)
+    if state is None or (table_state := state.tables.get(name) or state.tables.get(table)) is None:
+        return reading
+    return replace(reading, notice=copy_notice(name, table_state, changes=name not in state.tables))
 
 
 def reading_of(landing: Landing, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:

@@ -6,18 +6,28 @@ thousand tables is planned in well under a second, from statistics alone.
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
 
 from engine.base.errors import SpecError, TableStoppedError
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
-from engine.plan.strategy import KeyEnds, chunk_key, decide
+from engine.plan.keys import ChunkKey
+from engine.plan.strategy import NUMBERS, KeyEnds, chunk_key, decide, distribution_factor
 from engine.plan.walk import key_ends
 from engine.source.catalog import Statistics, statistics
 from engine.source.connect import Connection, query, quote
 from engine.spec.settings import Snapshot
 
 _COUNTED = 100_000
-"""If the statistics show no rows, count up to this many."""
+"""If the statistics show no rows, or far fewer than the key has room for, count up to this many."""
+_ROOM = 2.0
+"""Statistics of less than half of `_COUNTED` are doubted if the distribution factor by them is larger than this."""
+_SLACK = 1000
+"""Statistics are outdated if the table has more than twice their rows and this many more."""
+_LEAST_ROW_BYTES = 10
+"""The system columns of InnoDB alone take 18 bytes, compressed ones less."""
 
 
 def plan_tables(
@@ -39,9 +49,8 @@ def plan_tables(
     for table in tables:
         estimate = estimates.get(table.full_name, Statistics(0, 0, 0))
         try:
-            plans.append(
-                _plan(connection, table, estimate, settings) if exact else decide(table, estimate, None, settings)
-            )
+            make = partial(_plan, connection) if exact else _estimated
+            plans.append(make(table, estimate, settings))
         except TableStoppedError as error:
             if stopped is None:
                 raise
@@ -54,13 +63,54 @@ def _plan(connection: Connection, table: Table, estimate: Statistics, settings: 
     if key is None:
         return decide(table, estimate, None, settings)
     ends = KeyEnds(*key_ends(connection, table, key))
-    if not estimate.rows and ends.minimum is not None:
-        # The statistics of a recently filled table may say 0.
-        source = quote(table.database, table.name)
-        (row,) = query(connection, f"SELECT COUNT(*) AS n FROM (SELECT 1 FROM {source} LIMIT {_COUNTED + 1}) AS some")
-        if row["n"] <= _COUNTED:
-            estimate = Statistics(int(row["n"]), estimate.row_bytes, estimate.data_bytes)
-    return decide(table, estimate, ends, settings)
+    if not _is_doubtful(key, estimate, ends):
+        return _noted(decide(table, estimate, ends, settings), table, _too_small(estimate))
+    # The statistics of a recently filled table may say 0, or what it had before.
+    source = quote(table.database, table.name)
+    (row,) = query(connection, f"SELECT COUNT(*) AS n FROM (SELECT 1 FROM {source} LIMIT {_COUNTED + 1}) AS some")
+    counted, fault = int(row["n"]), ""
+    if counted > 2 * estimate.rows + _SLACK:
+        has = f"{counted:,}" if counted <= _COUNTED else f"more than {_COUNTED:,}"
+        fault = f"they show {estimate.rows:,} rows, and the table has {has}"
+    if fault or not estimate.rows:
+        estimate = replace(estimate, rows=counted if counted <= _COUNTED else 0)  # 0 is unknown: it is walked
+    return _noted(decide(table, estimate, ends, settings), table, fault)
+
+
+def _is_doubtful(key: ChunkKey, estimate: Statistics, ends: KeyEnds) -> bool:
+    """Whether the statistics may be outdated: they show no rows, or few for the range of a numeric key."""
+    if ends.minimum is None or ends.maximum is None or not estimate.rows:
+        return ends.minimum is not None
+    if 2 * estimate.rows + _SLACK > _COUNTED or key.columns[0].type not in NUMBERS:
+        return False
+    return distribution_factor(Decimal(ends.minimum), Decimal(ends.maximum), estimate.rows) > _ROOM
+
+
+def _too_small(estimate: Statistics) -> str:
+    """What is wrong with the size; empty if nothing is. InnoDB counts rows at once, and measures sizes later."""
+    if estimate.engine.lower() != "innodb" or estimate.rows <= _SLACK:
+        return ""
+    row_bytes = estimate.data_bytes / estimate.rows
+    return f"by them, a row has {row_bytes:.2g} bytes" if row_bytes < _LEAST_ROW_BYTES else ""
+
+
+def _estimated(table: Table, estimate: Statistics, settings: Snapshot) -> Plan:
+    """The plan by the statistics alone."""
+    fault = _too_small(estimate)
+    if not estimate.rows:
+        fault = "they show no rows, unless the table is empty"
+    return _noted(decide(table, estimate, None, settings), table, fault)
+
+
+def _noted(plan: Plan, table: Table, fault: str) -> Plan:
+    """The plan, with what is wrong with the statistics in its reason. fault: empty if nothing is."""
+    if not fault:
+        return plan
+    note = (
+        f"The server's statistics look outdated, and with them size and time: {fault}. Renew them: "
+        f"ANALYZE TABLE {quote(table.database, table.name)}; or plan again later, when the server has done it"
+    )
+    return replace(plan, reason=f"{plan.reason}. {note}")
 
 
 def check_names(tables: Sequence[Table], settings: Snapshot) -> None:

@@ -16,7 +16,7 @@ from engine.plan.keys import EXACT, ChunkKey, configured_key, own_key, why_unord
 from engine.source.catalog import Statistics
 from engine.spec.settings import Snapshot, TableRules
 
-_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _MAX_ROWS = 5_000_000
 """The maximum of planned rows per chunk, however short they are."""
 _FACTOR_SCALE = 10_000
@@ -58,7 +58,7 @@ def decide(table: Table, estimate: Statistics, ends: KeyEnds | None, settings: S
     if key is None or (why_one := _one(key, estimate, ends, size)):
         return _plan(table, key, estimate, ends, size, "one", f"one chunk: {why_one if key else _no_key(table)}")
     first = key.columns[0]
-    if first.type not in _NUMBERS:
+    if first.type not in NUMBERS:
         why = f"the key {first.name} is {first.type.upper()}, which the server walks"
         return _walked(table, key, estimate, ends, size, why)
     if ends is None:
@@ -148,7 +148,7 @@ def _plan(
 ) -> Plan:
     low, high = (ends.minimum, ends.maximum) if ends else (None, None)
     finite_factor = factor if factor is None or math.isfinite(factor) else None
-    if strategy == "one" and key is not None and low is not None and key.columns[0].type in _NUMBERS and estimate.rows:
+    if strategy == "one" and key is not None and low is not None and key.columns[0].type in NUMBERS and estimate.rows:
         finite_factor = distribution_factor(Decimal(low), Decimal(high or low), estimate.rows)
     chunks = 1 if strategy == "one" else max(-(-estimate.rows // size), 1)
     names, index = (key.names, key.index) if key else ((), "")

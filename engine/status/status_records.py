@@ -230,6 +230,8 @@ class Status:
     """The runner's last audit of a random part of the change logs (`verify.audit`)."""
     sizes: FileSizes
     tables: tuple[TableStatus, ...]
+    spec_fault: str | None = None
+    """Why the spec cannot be read now: the settings of the newest run stand in for it. None if it can be read."""
 
     def to_json(self) -> dict[str, Any]:
         """What `status --json` prints."""

@@ -64,6 +64,8 @@ def print_status(out: Console, now: Status) -> None:
 def _print_state(out: Console, now: Status) -> None:
     """Print the first line, and below it what to do about a runner that does not respond, or may not."""
     out.print(first_line(now), markup=False)
+    if now.spec_fault:
+        out.print(now.spec_fault, style="red", markup=False)
     if silent := now.frozen or now.unseen:
         out.print(sentences(silent.message, silent.detail, silent.hint), style="red", markup=False)
 

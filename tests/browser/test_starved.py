@@ -15,7 +15,7 @@ from tests.support.depth import depth
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
-PAGES, COMMANDS = 3, depth(4, 12)
+PAGES, COMMANDS, CLICKS = 3, depth(4, 12), depth(8, 24)
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,17 @@ def test_an_autorefresh_during_a_rerun_leaves_the_page_intact(starved: Starved, 
         expect(charts).to_have_count(1)
         tops = _tops(page, (tables.first, panel.get_by_text("Time shown"), charts.first))
         assert tops == sorted(tops)
+
+
+def test_a_page_that_is_opened_while_timers_are_due_is_not_blank(starved: Starved, open_page: OpenPage) -> None:
+    """The timers of the page before ask for runs while the server switches (`app.common.page_switch`)."""
+    page = open_page(starved.url)
+    for n in range(CLICKS):
+        page.goto(starved.url)
+        page.get_by_role("button", name="New pipeline").wait_for()
+        page.wait_for_timeout(n * 171 % 1000)  # somewhere between two runs of the timers
+        page.get_by_role("button", name="New pipeline").click()
+        expect(page.get_by_role("button", name="Test connection")).to_be_visible()
 
 
 def _tops(page: Page, parts: Sequence[Locator]) -> list[float]:

@@ -18,6 +18,7 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.support.delta import rows_at
+from tests.support.patience import PATIENCE_S
 from tests.support.store_faults import Fault, StoreFaults, store_faults
 
 ROWS = 4_000
@@ -133,6 +134,30 @@ def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
     assert_equal(expected, read(pipeline.spec, f"{database}.orders"))
 
 
+def test_a_stop_before_the_store_answers_does_not_hide_a_stopped_table(
+    server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults
+) -> None:
+    """The exit code is that of any other stop: 1, or 0 for a service manager."""
+    for name in ("orders", "gone"):
+        seed_table(server, database, name, 30)
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, spark='master = "local[2]"', environment=CREDENTIALS)
+    in_bucket(pipeline, faults)
+    runner = pipeline.start_streaming()
+    server.execute(f"DROP TABLE {database}.gone")
+    pipeline.wait_for(lambda: any(e["state"] == "stopped" for e in pipeline.events("table.state")), runner)
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=PATIENCE_S) == 1
+    faults.fault = lambda _method, _path: "403"
+    for options, code in (((), 1), (("--service",), 0)):
+        known = _runs_away(pipeline)
+        runner = pipeline.start(*options)
+        pipeline.wait_for(lambda n=known: _runs_away(pipeline) > n, runner)  # type: ignore[misc]
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(timeout=PATIENCE_S) == code
+        ended = pipeline.events("run.ended")[-1]
+        assert (ended["outcome"], ended["exit_code"]) == ("stopped", 1)
+
+
 def _shown(pipeline: Pipeline, runner: Runner, cause: str, words: str) -> None:
     """Wait until an outage is in `status` and has an alert."""
     pipeline.wait_for(lambda: _cause(pipeline) == cause, runner)
@@ -145,6 +170,10 @@ def _shown(pipeline: Pipeline, runner: Runner, cause: str, words: str) -> None:
     said = " ".join(shown.stdout.split())
     assert f": {words}" in said
     assert "no time limit" in said
+
+
+def _runs_away(pipeline: Pipeline) -> int:
+    return len({event["run"] for event in pipeline.events("store.away")})
 
 
 def _cleared(pipeline: Pipeline, kind: str) -> bool:

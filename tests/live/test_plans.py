@@ -330,6 +330,22 @@ def test_a_schema_of_many_tables_is_planned_from_statistics(server: Server, data
     assert asked < 12, asked
 
 
+def test_statistics_from_before_a_bulk_load_are_called_outdated(server: Server, database: str) -> None:
+    """The plan has the statement that renews them, and says nothing of them after that."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY) STATS_AUTO_RECALC = 0")
+    server.execute(f"ANALYZE TABLE {database}.t")
+    server.execute(f"INSERT INTO {database}.t VALUES " + ", ".join(f"({n})" for n in range(3000)))
+    with connected(server) as connection:
+        loaded = read_table(connection, database, "t")
+        (plan,) = plan_tables(connection, [loaded], Snapshot())
+        assert "by them, a row has 5.5 bytes. Renew them: " in plan.reason
+        server.execute(plan.reason[plan.reason.index("ANALYZE TABLE") :].partition(";")[0])
+    with connected(server) as connection:
+        (plan,) = plan_tables(connection, [loaded], Snapshot())
+        assert plan.approx_rows == pytest.approx(3000, rel=0.1)
+        assert "outdated" not in plan.reason
+
+
 def _questions(connection: Connection) -> int:
     return int(query(connection, "SHOW SESSION STATUS LIKE 'Questions'")[0]["Value"])
 

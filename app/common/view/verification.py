@@ -13,7 +13,9 @@ from typing import Any
 from app.common.view import words
 from app.common.view.health import Layer
 from app.common.view.hints import for_console
+from app.common.view.runner_view import Runner
 from engine.base.wording import rows_differ
+from engine.journal.outage_causes import outage, over_when, unwritten
 from engine.journal.sentences import audited
 from engine.journal.verification_summary import Summary, Unreadable
 from engine.pipeline.table_verdict import (
@@ -382,3 +384,17 @@ def part_cells(parts: Sequence[PartState], most: int) -> list[tuple[str, str, fl
         rows = sum(part.rows for part in some)
         cells.append((label, f"{words.count(rows)} rows", oldest, differences))
     return cells
+
+
+def wait(runner: Runner) -> str:
+    """Why nothing can be compared now, and until when; empty if something can, as far as is known.
+
+    A comparison needs the source and the destination's store. A full disk does not keep it from reading.
+    """
+    if runner.away is not None:
+        cause = runner.away.cause
+        return f"{outage(cause)}, so nothing can be compared. {over_when(cause)}, the buttons work again."
+    if runner.unwritten is not None and runner.unwritten.cause != "disk":
+        one = runner.unwritten
+        return f"{unwritten(one.cause)}, so nothing can be compared until {one.until}."
+    return ""

@@ -149,11 +149,13 @@ class _LockedRun:
             ledger = Ledger(self._parts.place.ledger)
             self._export(stack, ledger)
             if not self._store_answers(ledger):
+                require_all_tables(committed_state(ledger))
                 return
             require_destination(self._spec.sink)
             start = self._start(stack, ledger)
             publisher = start.publisher
             if self._state.stopping and self._until is None:
+                require_all_tables(committed_state(ledger))
                 return
             session = self._parts.sessions.use(start.session.result())
             connected = _source_facts(start.server, start.source.watermarks)

@@ -248,3 +248,47 @@ def test_rows_that_the_statistics_do_not_know_are_counted(
     tables = [table(column("id", "int"), key=["id"])]
     assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows
     assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("known", "counted", "maximum", "rows", "outdated"),
+    [
+        (0, 100_001, "5000000", 0, "they show 0 rows, and the table has more than 100,000."),
+        (0, 5000, "5000", 5000, "they show 0 rows, and the table has 5,000."),
+        (0, 7, "7", 7, ""),
+        (40, 100_001, "5000000", 0, "they show 40 rows, and the table has more than 100,000."),
+        (40, 40, "5000000", 40, ""),  # a key with large gaps
+        (40, 90_000, "40", 40, ""),  # nobody asks
+    ],
+)
+def test_statistics_that_look_outdated_are_named(
+    monkeypatch: pytest.MonkeyPatch, known: int, counted: int, maximum: str, rows: int, outdated: str
+) -> None:
+    """After a bulk load they show what the table had before. The reason has the statement that renews them."""
+    monkeypatch.setattr(planner, "statistics", lambda *_: {"shop.orders": Statistics(known, 100, 100)})
+    monkeypatch.setattr(planner, "key_ends", lambda *_: ["1", maximum])
+    monkeypatch.setattr(planner, "query", lambda *_: [{"n": counted}])
+    tables = [table(column("id", "int"), key=["id"])]
+    (plan,) = plan_tables(None, tables, Snapshot())
+    assert plan.approx_rows == rows
+    assert outdated in plan.reason
+    assert ("ANALYZE TABLE `shop`.`orders`" in plan.reason) == bool(outdated)
+    (estimate,) = plan_tables(None, tables, Snapshot(), exact=False)
+    assert ("they show no rows, unless the table is empty" in estimate.reason) == (not known)
+
+
+@pytest.mark.parametrize(
+    ("size", "engine", "outdated"),
+    [(16384, "InnoDB", "by them, a row has 0.0082 bytes"), (20_000_000, "InnoDB", ""), (16384, "MyISAM", "")],
+)
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_size_that_no_rows_can_have_is_outdated(
+    monkeypatch: pytest.MonkeyPatch, size: int, engine: str, outdated: str, exact: bool
+) -> None:
+    """InnoDB counts rows at once, and measures sizes later: the plan would show 0.0 MB of two million rows."""
+    known = Statistics(2_000_000, size // 2_000_000, size, engine)
+    monkeypatch.setattr(planner, "statistics", lambda *_: {"shop.orders": known})
+    monkeypatch.setattr(planner, "key_ends", lambda *_: ["1", "2000000"])
+    (plan,) = plan_tables(None, [table(column("id", "int"), key=["id"])], Snapshot(), exact=exact)
+    assert outdated in plan.reason
+    assert ("ANALYZE TABLE `shop`.`orders`" in plan.reason) == bool(outdated)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.common.view.runner_view import Away
 from app.common.view.verification import (
     ComparedTable,
     VerifiedTable,
@@ -19,7 +20,9 @@ from app.common.view.verification import (
     side_by_side,
     table_rows,
     tables_of,
+    wait,
 )
+from app.common.view.write_words import Unwritten
 from engine.base import clock
 from engine.base.wording import NOTHING
 from engine.journal.verification_summary import Summary, Unreadable
@@ -27,6 +30,7 @@ from engine.pipeline.table_verdict import TableFacts
 from engine.pipeline.verification_records import Details, Difference, ForeignChanges, LastAudit, PartState
 from engine.spec.verify_settings import Verify
 from engine.verify.recorded import forgotten
+from tests.unit.app.support import ago, runner
 
 AT = "2026-11-25T10:00:00Z"
 NOW = clock.parse_utc("2026-11-25T12:00:00Z")
@@ -303,3 +307,20 @@ def test_a_table_that_was_not_compared_is_not_said_to_be_equal() -> None:
         ("green", "Compared 100 rows of a.c at 10:00: no row differs."),
         failed,
     ]
+
+
+def test_nothing_can_be_compared_without_the_source_or_the_store() -> None:
+    """The buttons wait, and say until when. A full disk does not keep a comparison from reading."""
+    away = Away(ago(48), 5, ago(-30), "Connecting failed.", None)
+    assert wait(runner()) == wait(runner("lost", alive=False)) == ""
+    assert wait(replace(runner(), away=away)) == (
+        "The source is unreachable, so nothing can be compared. When the source answers, the buttons work again."
+    )
+    assert wait(replace(runner(), away=replace(away, cause="login"))).startswith(
+        "The source refuses the login, so nothing"
+    )
+    store = Unwritten("store_away", "store away (log)", "", None, 1)
+    assert wait(replace(runner("paused"), unwritten=store)) == (
+        "The store of the destination does not answer, so nothing can be compared until the store answers."
+    )
+    assert wait(replace(runner("paused"), unwritten=replace(store, cause="disk"))) == ""
