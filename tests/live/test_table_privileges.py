@@ -165,6 +165,32 @@ def test_a_resnapshot_of_a_table_that_the_account_may_not_read_waits_for_the_gra
     assert not pipeline.events("source.away")
 
 
+def test_a_table_without_a_key_that_is_altered_meanwhile_gets_a_new_change_log(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """Nobody knows what the change did to its rows. The hint has the grant and the two commands."""
+    server = private_server(flavor)
+    _create(server)
+    server.execute("ALTER TABLE d.t DROP PRIMARY KEY")
+    pipeline = new_pipeline(server, "d", poll=0.2, merge=0.5)
+    runner = pipeline.start_streaming()
+    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
+    server.execute("ALTER TABLE d.t ADD COLUMN w INT")
+    pipeline.wait_for(lambda: ("d.t", "stopped") in _states(pipeline), runner)
+    (stop,) = (one for one in pipeline.status()["alerts"] if one["kind"] == "table_stopped")
+    grant, cure = stop["hint"].removeprefix("Grant it: ").split(" Then ", 1)
+    assert not _refused(pipeline), "only commands bring it back"
+
+    server.execute(grant)
+    for verb in ("remove-table SPEC --table d.t --drop", "add-table SPEC --table d.t"):
+        assert f"tidemark {verb}" in cure
+        done = len(pipeline.events("command.done"))
+        assert pipeline.command(*verb.replace("SPEC ", "").split()).returncode == 0
+        pipeline.wait_for(lambda n=done: len(pipeline.events("command.done")) > n, runner)  # type: ignore[misc]
+    pipeline.wait_for(lambda: _states(pipeline)[-1:] == [("d.t", "streaming")], runner)
+    pipeline.finish(runner)
+
+
 def test_verify_says_that_the_account_may_not_read_a_table(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:

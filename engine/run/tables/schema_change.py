@@ -148,13 +148,23 @@ def _refused(connection: Connection, spec: Spec, altered: Altered, refusal: Priv
     before = altered.table
     returns = resnapshots_itself(spec, before)
     grant = grant_of(connection, (before.database, before.name))
-    error = TableStoppedError(
-        f"The account may not read {before.full_name}, which was altered or is to be resnapshotted.",
-        detail=f"{refusal.message} What is published is right up to the change. Other tables are unaffected.",
-        hint=f"Grant it: the table {COMES_BACK} by itself within 30 seconds. {grant}"
-        if returns
-        else f"Grant it: {grant}",
-    )
+    safe = f"{refusal.message} What is published is right up to the change. Other tables are unaffected."
+    unseen = "Nobody sees meanwhile what the change does to the rows"
+    message = f"The account may not read {before.full_name}, which was altered or is to be resnapshotted."
+    if not before.key:
+        error = TableStoppedError(
+            message,
+            detail=f"{safe} {unseen}, and without a key the table cannot be resnapshotted into its change log.",
+            hint=f"Grant it: {grant} Then {_into_new_log(before.full_name)}",
+        )
+    else:
+        error = TableStoppedError(
+            message,
+            detail=f"{safe} {unseen}, so the whole table is resnapshotted. Its mirror stays as it is until then.",
+            hint=f"Grant it: within 30 seconds, the whole table {COMES_BACK} again by itself. {grant}"
+            if returns
+            else f"Grant it: {grant}",
+        )
     resnapshot = due(error) if returns else None
     return SchemaVerdict("stopped", error.message, before, altered.plan, error, refusal=refusal, due=resnapshot)
 
@@ -240,15 +250,21 @@ def _evolved(altered: Altered, catalog_table: Table) -> Table | None:
     )
 
 
+def _into_new_log(name: str) -> str:
+    """How a table without a key continues."""
+    return (
+        f"snapshot it into a new change log, without the changes until now: tidemark remove-table SPEC --table {name} "
+        f"--drop and, once it is removed, tidemark add-table SPEC --table {name}"
+    )
+
+
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> SchemaVerdict:
     reason = new_log or (REQUESTED if statement is None else OTHER_VALUES)
     if not after.key:
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
-            hint="Give it a primary key. Or snapshot it into a new change log, without the changes until now: tidemark "
-            f"remove-table SPEC --table {after.full_name} --drop and, once it is removed, tidemark add-table SPEC "
-            f"--table {after.full_name}",
+            hint=f"Give it a primary key. Or {_into_new_log(after.full_name)}",
         )
     if statement is not None and spec.source.schema_changes == "stop":
         raise TableStoppedError(
