@@ -32,7 +32,9 @@ _SECRET = re.compile(
     r"|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
     r"(?!['\"]?\*\*\*(?:['\",;)\s]|$)|(?:YES|NO)\))('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
 )
-_VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
+_VARIABLE = re.compile(
+    r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|(?:ACCESS|ACCOUNT|MASTER|SAS|ENCRYPTION)_KEY|SALT|WEBHOOK"
+)
 _HARMLESS = re.compile(r"true|false|\d{1,6}[a-z]{0,2}|(?:org|com|software)\.[a-z][\w.]*\.[A-Z]\w*|https?://[\w.:-]+/?")
 """Values of hidden settings that are no secrets: switches, numbers, Java classes, plain addresses. They may appear
 elsewhere."""

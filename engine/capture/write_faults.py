@@ -13,7 +13,8 @@ from engine.store.local_folder import LocalFolder
 _HINTS: Mapping[WriteCause, str] = {
     "disk": "Make room in {folder}, or on the reader's own disk.",
     "store_away": "If it lasts, make sure that the store runs, and that the reader's host reaches it.",
-    "store_refused": "Renew the credentials that the reader finds, or give them the permissions of docs/s3.md.",
+    "store_refused": "Renew the credentials that the reader finds, or give them the permissions of docs/s3.md "
+    "or docs/azure.md.",
 }
 _LET_IN = "Let the reader's user write to {folder}."
 

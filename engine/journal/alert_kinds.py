@@ -193,9 +193,9 @@ ALERTS: Mapping[str, AlertText] = {
         "Store refuses the credentials",
         "the store of the destination has refused the credentials for the duration of the rules, at most 30 s",
         "the store can be used again",
-        "Renew the credentials, or give them the permissions of docs/s3.md. Those of a role are renewed while the run "
-        "waits; after new ones in the environment, stop the run and start it again. Nothing is lost as long as the "
-        "source keeps its binlog.",
+        "Renew the credentials, or give them the permissions of docs/s3.md or docs/azure.md. Those of a role "
+        "are renewed while the run waits; after new ones in the environment, stop the run and start it again. Nothing "
+        "is lost as long as the source keeps its binlog.",
     ),
     "disk_filling": AlertText(
         "Disk filling",

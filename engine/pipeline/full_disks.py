@@ -51,8 +51,8 @@ STORE_AWAY = Fault(
 STORE_REFUSES = Fault(
     "credentials refused",
     "The store of the destination refuses the credentials",
-    "Renew the credentials, or give them the permissions of docs/s3.md. Those of a role are renewed while the run "
-    "waits; after new ones in the environment, stop the run and start it again.",
+    "Renew the credentials, or give them the permissions of docs/s3.md or docs/azure.md. Those of a role "
+    "are renewed while the run waits; after new ones in the environment, stop the run and start it again.",
 )
 
 

@@ -37,7 +37,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         StoreRefusedError,
         "A task {where} could not write ({sign}).",
         "Nothing of it was published. Tidemark retries when the store accepts the credentials.",
-        "Renew the credentials that the workers find, or give them the permissions of docs/s3.md.",
+        "Renew the credentials that the workers find, or give them the permissions of docs/s3.md or docs/azure.md.",
     ),
     (
         r"different(?: minor)? version:? (?P<there>\d+\.\d+)\S* than that in driver:? (?P<here>\d+\.\d+)",

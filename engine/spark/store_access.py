@@ -25,6 +25,7 @@ def require_access(reports: Sequence[ReaderReport], store: Folder | None) -> Non
         f"Spark's workers on {unable_hosts} cannot write to the destination, {store.url}: {failures[0].error.message}",
         detail="The runner can. Readers write their files by themselves, with their hosts' credentials and network. "
         "Nothing was read.",
-        hint="Give the workers a role, or pass the runner's variables on: spark.executorEnv.AWS_ACCESS_KEY_ID in "
-        "[spark.conf], and likewise the others. The endpoint must be reachable from there.",
+        hint="Give the workers a role, or pass the runner's variables on in [spark.conf], such as "
+        "spark.executorEnv.AWS_ACCESS_KEY_ID or spark.executorEnv.AZURE_STORAGE_ACCOUNT_KEY. The endpoint must be "
+        "reachable from there.",
     )

@@ -39,8 +39,6 @@ vectors."""
 
 def bucket_url(value: str) -> str:
     """A URL of a place in a bucket, without slashes at its end. Raises ValueError."""
-    if not value.startswith("s3://"):
-        raise ValueError(f"{value}: only folders and s3:// URLs are possible")
     root, path = parts_of(value)
     folders = path.split("/")
     if "@" in root:
@@ -69,14 +67,16 @@ class Sink(Section):
     """For a further sink: the most bytes of files that are kept for it while it is slow or away. If that is not enough,
     it is stopped, and the others continue."""
     path: Path | str
-    """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)). A relative path is
-    relative to the spec's folder."""
+    """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)) or `az://container/lake`
+    ([Azure](azure.md)). A relative path is relative to the spec's folder."""
     endpoint: str | None = None
-    """The URL of a store that speaks S3. By default `AWS_ENDPOINT_URL` of the environment, else Amazon's."""
+    """The URL of a store that speaks S3, or of an Azure account. By default `AWS_ENDPOINT_URL` or
+    `AZURE_STORAGE_ENDPOINT` of the environment, else the provider's own."""
     region: str | None = None
-    """The bucket's region. By default `AWS_REGION` of the environment."""
+    """The region of a bucket on S3. By default `AWS_REGION` of the environment."""
     path_style: bool | None = None
-    """Whether the bucket is part of a request's path instead of the host name. By default it is with an endpoint."""
+    """On S3: whether the bucket is part of a request's path instead of the host name. By default it is with an
+    endpoint."""
     prices: StorePrices | None = None
     """What the bucket's store charges ([Costs](s3.md#costs)): with it, `plan` and the console show money a month."""
     mirror: MirrorMode = "auto"
@@ -145,6 +145,9 @@ class Sink(Section):
         unused = [name for name in ("endpoint", "region", "path_style", "prices") if name in self.model_fields_set]
         if unused and not self.is_bucket:
             raise ValueError(f"{', '.join(unused)}: only for a path in a bucket, such as s3://bucket/lake")
+        of_s3 = [name for name in ("region", "path_style") if name in self.model_fields_set]
+        if of_s3 and not str(self.path).startswith("s3://"):
+            raise ValueError(f"{', '.join(of_s3)}: only for a bucket on S3")
         return self
 
     def below(self, root: Path) -> Self:

@@ -1,6 +1,7 @@
 """Random access to a file of a bucket, as pyarrow asks for it: one request for each piece, of exactly that piece.
 
-Parquet readers begin at a file's end, where its footer is. So opening a file fetches the end and the size at once.
+Parquet readers begin at a file's end, where its footer is. So opening a file fetches the end and the size, in one
+request where the store can.
 """
 
 import os
@@ -18,8 +19,8 @@ _END_BYTES = 64 << 10
 class BucketFile:
     """A file that does not change: names in a table are used once."""
 
-    def __init__(self, store: ObjectStore, key: str, folder: str, name: str) -> None:
-        """folder: its URL; errors are those of `Folder`."""
+    def __init__(self, store: ObjectStore, key: str, folder: str, name: str, *, ends: bool = True) -> None:
+        """folder: its URL; errors are those of `Folder`. ends: whether the store gives the end of a file by itself."""
         self._store = store
         self._key = key
         self._folder = folder
@@ -27,7 +28,7 @@ class BucketFile:
         self._position = 0
         self.closed = False
         with named_errors(self._place):
-            self._size, self._end = self._read_end()
+            self._size, self._end = self._read_end() if ends else self._read_known_end()
 
     def _read_end(self) -> tuple[int, bytes]:
         """The size of the file, and its last bytes."""
@@ -42,6 +43,16 @@ class BucketFile:
             if int(obstore.head(self._store, self._key)["size"]):
                 raise
             return 0, b""
+
+    def _read_known_end(self) -> tuple[int, bytes]:
+        """The same, of a store that must be told where the end begins."""
+        requests.got(self._folder)
+        size = int(obstore.head(self._store, self._key)["size"])
+        length = min(size, _END_BYTES)
+        if not length:
+            return 0, b""
+        requests.got(self._folder, length)
+        return size, bytes(obstore.get_range(self._store, self._key, start=size - length, length=length))
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; all that are left by default."""

@@ -1,4 +1,4 @@
-"""A folder of a bucket: S3 and what speaks its language, Google Cloud Storage, Azure.
+"""A folder of a bucket: of S3 and what speaks its language, or of Azure.
 
 The answer to a conditional put can be lost; the client then repeats the request and is refused, because its own file is
 there. So after each refusal, and after each error that says nothing of what was done, the file is read and compared
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import obstore
@@ -24,7 +25,9 @@ from engine.store.bucket_upload import BucketUpload
 from engine.store.folder import FileEntry, Folder, Upload
 
 _COPIES = 16
-"""Files that are copied at once."""
+"""Files that a store copies at once."""
+_SENDERS = 4
+"""Files that are copied through this host at once."""
 _TAKEN = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
 
 
@@ -89,7 +92,8 @@ class BucketFolder:
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
-        return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), self.url, name), mode="r")
+        ends = self.settings.provider.gives_ends
+        return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), self.url, name, ends=ends), mode="r")
 
     def create(self, name: str, content: bytes) -> str:
         """A conditional put: `If-None-Match: *`."""
@@ -112,16 +116,11 @@ class BucketFolder:
         return _NamedErrors(BucketUpload(opened(self.settings), self._key(name), self.url), f"{self.url}/{name}")
 
     def copy(self, names: Iterable[str], source: Folder) -> None:
-        """Within the store: a request for each, several at once."""
+        """Within the store: a request for each, several at once. Through this host where copies complete later."""
         assert isinstance(source, BucketFolder)
-        store, origin = opened(self.settings), source
-
-        def copy_one(name: str) -> None:
-            requests.put(self.url, 0)
-            with named_errors(f"{self.url}/{name}"):
-                obstore.copy(store, (origin / name).path, self._key(name))
-
-        with ThreadPoolExecutor(_COPIES) as pool:
+        at_once = self.settings.provider.copies_at_once
+        copy_one = partial(_copy_within if at_once else _copy_through, source, self)
+        with ThreadPoolExecutor(_COPIES if at_once else _SENDERS) as pool:
             list(pool.map(copy_one, names))
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
@@ -135,7 +134,7 @@ class BucketFolder:
 
     def folders(self) -> list[str]:
         """One request for a thousand of them."""
-        requests.listed(self.url, 0)
+        requests.listed(self.url, 0, self.settings.provider.listed_objects)
         with named_errors(self.url):
             listing = obstore.list_with_delimiter(opened(self.settings), self.path or None)
             return sorted(str(path).rpartition("/")[2] for path in listing["common_prefixes"])
@@ -149,21 +148,22 @@ class BucketFolder:
                     opened(self.settings), self.path or None, offset=self._key(after) if after else None
                 ):
                     objects += len(page)
-                    yield from (_entry(one["path"][cut:], one) for one in page)
+                    # Azure's list begins with the name itself, Azurite's with the first of all.
+                    yield from (entry for one in page if (entry := _entry(one["path"][cut:], one)).name > after)
         finally:
-            requests.listed(self.url, objects)
+            requests.listed(self.url, objects, self.settings.provider.listed_objects)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
         keys, store = [self._key(name) for name in names], opened(self.settings)
         if not keys:
             return
-        requests.deleted(self.url, requests.pages(len(keys)))
+        requests.deleted(self.url, requests.pages(len(keys), self.settings.provider.deleted_objects))
         with named_errors(self.url):
             try:
                 obstore.delete(store, keys)
-            except exceptions.BaseError as error:
-                if "NoSuchKey" not in str(error):
+            except (exceptions.BaseError, FileNotFoundError) as error:
+                if not isinstance(error, FileNotFoundError) and "NoSuchKey" not in str(error):
                     raise
                 # Another deletes too, which some stores call an error of the whole request, but not of a single one.
                 requests.deleted(self.url, len(keys))
@@ -203,6 +203,33 @@ class _NamedErrors:
         return self
 
 
+def _copy_within(source: BucketFolder, target: BucketFolder, name: str) -> None:
+    """Let the store copy a file."""
+    requests.put(target.url, 0)
+    with named_errors(f"{target.url}/{name}"):
+        obstore.copy(opened(source.settings), (source / name).path, (target / name).path)
+
+
+def _copy_through(source: BucketFolder, target: BucketFolder, name: str) -> None:
+    """Copy a file through this host."""
+    upload = target.upload(name)
+    try:
+        for piece in _pieces(source, name):
+            upload.write(piece)
+        upload.close()
+    finally:
+        upload.discard()
+
+
+def _pieces(folder: BucketFolder, name: str) -> Iterator[bytes]:
+    """A file's content. One request."""
+    with named_errors(f"{folder.url}/{name}"):
+        requests.got(folder.url)
+        for piece in obstore.get(opened(folder.settings), (folder / name).path):
+            requests.got(folder.url, len(piece), number=0)
+            yield bytes(piece)
+
+
 def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None, *, folder: str = "") -> str:
     """A conditional put. Returns the file's tag; "" if it has other content. Raises what the client raises.
 
@@ -238,4 +265,7 @@ def _found(store: ObjectStore, key: str, folder: str) -> tuple[bytes | None, str
 
 
 def _entry(name: str, answer: Any) -> FileEntry:
-    return FileEntry(name, answer["size"], answer["e_tag"] or "", answer["last_modified"].timestamp())
+    tag = answer["e_tag"] or ""
+    if tag and not tag.startswith(('"', "W/")):
+        tag = f'"{tag}"'  # Azure's lists leave the quotation marks out
+    return FileEntry(name, answer["size"], tag, answer["last_modified"].timestamp())

@@ -1,7 +1,7 @@
 """A file that is sent to a bucket while it is written, in parts. Nobody sees it before the last part has arrived.
 
 The client sends what an iterator yields, and aborts the upload when the iterator raises, so that no parts are left
-behind, which cost money and are in no listing.
+behind, which cost money and are in no listing. (On Azure nothing aborts one: parts without a file go after a week.)
 """
 
 import queue
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import obstore
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from engine.store import requests
@@ -39,6 +40,7 @@ class BucketUpload:
         self._sender: threading.Thread | None = None
         self._error: BaseException | None = None
         self._given_up = False
+        self._sent = False
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while earlier parts are being sent."""
@@ -118,7 +120,20 @@ class BucketUpload:
         except _GivenUpError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised by the writer
-            self._error = error
+            if not (isinstance(error, (BaseError, OSError)) and self._is_complete()):
+                self._error = error
+
+    def _is_complete(self) -> bool:
+        """Whether the file is there after an error. Its name was new, so nobody else has made it.
+
+        The answer to its end may be lost. Azure refuses the client's repetition then, because no parts are left.
+        """
+        if not self._sent:
+            return False
+        requests.got(self._folder)
+        with suppress(BaseError, OSError):
+            return int(obstore.head(self._store, self._key)["size"]) == self._size
+        return False
 
     def _arriving(self) -> Iterator[bytes]:
         while (part := self._parts.get()) is not None and not self._given_up:
@@ -127,3 +142,4 @@ class BucketUpload:
                 yield part
         if self._given_up:
             raise _GivenUpError
+        self._sent = True

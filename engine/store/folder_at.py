@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.store.bucket_url import parts_of
+from engine.store.bucket_url import parts_of, provider_of
 
 if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with every spec
     from engine.store.folder import Folder
@@ -20,9 +20,9 @@ def folder_at(
 ) -> "Folder":
     """The folder at a path, or at a URL such as `s3://bucket/path`. Raises ValueError for a URL without a bucket.
 
-    endpoint: of a store that speaks S3; by default `AWS_ENDPOINT_URL` of the environment, else the provider's own.
-    path_style: whether the bucket is part of a request's path; by default, with an endpoint. quick: whether requests
-    give up soon.
+    endpoint: of the store; by default `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ENDPOINT` of the environment, else the
+    provider's own. region, path_style: of S3. path_style: whether the bucket is part of a request's path; by default,
+    with an endpoint. quick: whether requests give up soon.
     """
     if "://" not in place:
         from engine.store.local_folder import LocalFolder
@@ -32,6 +32,6 @@ def folder_at(
     from engine.store.bucket_settings import BucketSettings
 
     root, path = parts_of(place)
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL") or None
+    endpoint = endpoint or os.environ.get(provider_of(root).endpoint_variable) or None
     path_style = endpoint is not None if path_style is None else path_style
     return BucketFolder(BucketSettings(root, endpoint, region, path_style=path_style, quick=quick), path)

@@ -1,7 +1,8 @@
-"""Tries a folder: writes, reads, races several creations of one name, and replacements of one content, deletes.
+"""Tries a folder: writes, reads, lists, races several creations of one name, and replacements of one content, deletes.
 
 Some stores answer yes to both of two writers that create one file. Commits would then be lost, so such a store is
-refused. Others do so to two that replace one, where two runners would have one lease.
+refused. Others do so to two that replace one, where two runners would have one lease. And some list names in an order
+of their own, such as folder by folder.
 """
 
 import uuid
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from engine.base.store_errors import StoreAccessError
 from engine.store.folder import Folder
+from engine.store.folder_state import remove
 
 _RACES, _WRITERS = 4, 4
 
@@ -28,7 +30,8 @@ def tried(folder: Folder, *, replaces: bool = False) -> FolderTrial:
         return _tried(folder, replaces=replaces)
     except StoreAccessError as error:
         return FolderTrial(
-            str(error), "Give the credentials of the environment or of the role the permissions of docs/s3.md."
+            str(error),
+            "Give the credentials of the environment or of the role the permissions of docs/s3.md or docs/azure.md.",
         )
     except OSError as error:
         return FolderTrial(
@@ -48,9 +51,25 @@ def _tried(folder: Folder, *, replaces: bool) -> FolderTrial:
                         f"{folder.url} has no conditional writes: {sum(won)} of {_WRITERS} writers created one file",
                         "Use a store that knows If-None-Match, as S3 does, or a folder: commits would be lost here.",
                     )
-        return _replaced(folder, names[0]) if replaces else FolderTrial()
+        return _replaced(folder, names[0]) if replaces else _listed(folder)
     finally:
         folder.delete(names)
+
+
+def _listed(folder: Folder) -> FolderTrial:
+    """The trial of the order of names."""
+    place, names = folder / f".tidemark-trial-{uuid.uuid4().hex}", ["a-b", "a/b"]
+    try:
+        for name in reversed(names):
+            place.write(name, b"")
+        if [entry.name for entry in place.below()] == names:
+            return FolderTrial()
+    finally:
+        remove(place)
+    return FolderTrial(
+        f"{folder.url} does not list files in the order of their names",
+        "Use a general purpose bucket, or an Azure account without a hierarchical namespace.",
+    )
 
 
 def _replaced(folder: Folder, name: str) -> FolderTrial:
@@ -59,7 +78,7 @@ def _replaced(folder: Folder, name: str) -> FolderTrial:
     tag = before.tag if before is not None else ""
     won = sum(bool(folder.replace(name, uuid.uuid4().bytes, tag)) for _ in range(_WRITERS))
     if won == 1:
-        return FolderTrial()
+        return _listed(folder)
     return FolderTrial(
         f"{folder.url} has no conditional writes: {won} of {_WRITERS} writers replaced one content",
         "Use a store that knows If-Match, as S3 does, or leave out state: two runners would have one lease here.",

@@ -34,8 +34,6 @@ class RequestCounts:
 
 
 NO_REQUESTS = RequestCounts()
-_PAGE = 1000
-"""Objects that one LIST or one DELETE has."""
 
 
 class RequestCounter:
@@ -71,9 +69,9 @@ def got(folder: str, size: int = 0, number: int = 1) -> None:
     COUNTER.add(folder, RequestCounts(gets=number, received_bytes=size))
 
 
-def listed(folder: str, objects: int) -> None:
-    """Count a listing of so many objects."""
-    COUNTER.add(folder, RequestCounts(lists=pages(objects)))
+def listed(folder: str, objects: int, page: int) -> None:
+    """Count a listing of so many objects. page: how many one request lists."""
+    COUNTER.add(folder, RequestCounts(lists=pages(objects, page)))
 
 
 def deleted(folder: str, number: int = 1) -> None:
@@ -81,6 +79,6 @@ def deleted(folder: str, number: int = 1) -> None:
     COUNTER.add(folder, RequestCounts(deletes=number))
 
 
-def pages(objects: int) -> int:
-    """How many requests have so many objects."""
-    return max(-(-objects // _PAGE), 1)
+def pages(objects: int, page: int) -> int:
+    """How many requests have so many objects. page: of one request."""
+    return max(-(-objects // page), 1)

@@ -9,6 +9,8 @@ import pytest
 from tests.live.support.known_positions import ServerFactory, Written
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.servers.azure import CREDENTIALS as AZURE_CREDENTIALS
+from tests.servers.azure import AzureServer, azure_server, azurite
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
@@ -45,6 +47,19 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
         for name, value in CREDENTIALS.items():
             environment.setenv(name, value)
         with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """Azure's emulator; its credentials are in the environment. Skips without npm, which installs it."""
+    command = azurite()
+    if command is None:
+        pytest.skip("npm and node are missing, which Azure's emulator needs")
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in AZURE_CREDENTIALS.items():
+            environment.setenv(name, value)
+        with azure_server(command, tmp_path_factory.mktemp("azure")) as running:
             yield running
 
 

@@ -26,7 +26,7 @@ from engine.store.bucket_settings import opened
 from tests.servers.bucket import CREDENTIALS, BucketServer
 from tests.support.depth import depth
 from tests.support.folder_contract import FolderContract
-from tests.support.store_faults import StoreFaults, through
+from tests.support.store_faults import StoreFaults, lost_once, through
 
 COMMITS = depth(60, 5_000)
 PUTS = depth(60, 2_000)
@@ -136,6 +136,19 @@ def test_an_upload_that_fails_is_no_file_and_leaves_no_parts(bucket: BucketServe
     parts = [path for path in (bucket.folder / ".sgwtmp").rglob("*") if path.is_file()]
     assert not parts
     assert not list(folder.below())
+
+
+def test_an_upload_in_parts_survives_lost_answers(folder: BucketFolder, faults: StoreFaults) -> None:
+    """Each part's, and that of its end: the repeated end is refused, but the file is there."""
+    faults.fault = lost_once("uploadId=")
+    upload = through(faults, folder).upload("a")
+    for _ in range(7):
+        upload.write(bytes(3 << 20))
+    upload.close()
+    entry = folder.find("a")
+    assert entry is not None
+    assert entry.size == 21 << 20
+    assert faults.met["lost"] == 4
 
 
 def test_wrong_credentials_are_told_from_a_store_that_is_away(

@@ -94,14 +94,15 @@ def bucket_server(home: Path) -> Iterator[BucketServer]:
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=home)
     try:
-        _await(process, port, home / "log")
+        await_answer(process, port, home / "log")
         yield BucketServer(port, data / _BUCKET, replaces=command[0] != sys.executable)
     finally:
         process.terminate()
         process.wait()
 
 
-def _await(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+def await_answer(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+    """Wait until a server on this machine answers. Raises NoBucketError with the end of its log."""
     deadline = time.monotonic() + _START_S
     while True:
         with suppress(httpx.TransportError):

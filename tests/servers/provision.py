@@ -2,6 +2,7 @@
 
 import sys
 
+from tests.servers.azure import azurite
 from tests.servers.binaries import NEWEST, NoServerError, find
 from tests.servers.bucket import NoBucketError, gateway
 from tests.servers.datadir import template
@@ -28,6 +29,8 @@ def main() -> int:
     try:
         name = "localbucket" if (built := gateway()) is None else built.parent.name
         sys.stdout.write(f"{name} is ready\n")
+        missing = azurite() is None
+        sys.stdout.write("azurite is skipped: npm and node are missing\n" if missing else "azurite is ready\n")
     except NoBucketError as error:
         sys.stderr.write(f"bucket: {error}\n")
         failed = True

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from engine.store.bucket_folder import BucketFolder
 
@@ -94,6 +95,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+def lost_once(word: str) -> Callable[[str, str], Fault]:
+    """A fault for each request whose path has a word: its first answer is lost, but not those to its repetitions."""
+    met = set[str]()
+
+    def fault(method: str, path: str) -> Fault:
+        request = f"{method} {path}"
+        if word not in path or request in met:
+            return ""
+        met.add(request)
+        return "lost"
+
+    return fault
+
+
 @contextmanager
 def store_faults(port: int) -> Iterator[StoreFaults]:
     """A proxy before the store on a port, for the block."""
@@ -110,4 +125,5 @@ def store_faults(port: int) -> Iterator[StoreFaults]:
 
 def through(proxy: StoreFaults, folder: BucketFolder) -> BucketFolder:
     """The same folder, reached through the proxy."""
-    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}"))
+    path = urlsplit(folder.settings.endpoint or "").path
+    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}{path}"))

@@ -1,5 +1,6 @@
 """A pipeline named by the URL of its state instead of a spec file: `tidemark status s3://bucket/pipelines/shop`."""
 
+import re
 from pathlib import Path
 
 from engine.base.errors import SpecError
@@ -7,9 +8,10 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.remote_state.host_pipelines import usual_folder
 from engine.pipeline.remote_state.operator_copy import refresh
 from engine.pipeline.remote_state.place import note_state, state_url
+from engine.store.providers import PROVIDERS
 
-_SCHEME = "s3:/"
-"""What a path makes of `s3://`."""
+_URL = re.compile(rf"({'|'.join(PROVIDERS)}):/+(.*)")
+"""A path has one slash of the two of `s3://`."""
 
 
 def local_spec(argument: Path) -> Path:
@@ -17,10 +19,10 @@ def local_spec(argument: Path) -> Path:
 
     Raises SpecError if there is no pipeline at the URL, or another one of its name in the home; TransientError.
     """
-    text = argument.as_posix()
-    if not text.startswith(_SCHEME):
+    found = _URL.fullmatch(argument.as_posix())
+    if found is None:
         return argument
-    url = f"s3://{text.removeprefix(_SCHEME).strip('/')}"
+    url = f"{found[1]}://{found[2].strip('/')}"
     directory = Directory(usual_folder() / url.rpartition("/")[2])
     other = state_url(directory)
     if other not in (None, url) or (other is None and directory.spec.exists()):

@@ -56,6 +56,15 @@ def test_known_values_are_found_as_others_write_them(monkeypatch: pytest.MonkeyP
     assert redact("proxy, about") == "proxy, about"
 
 
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY"])
+def test_credentials_of_stores_are_learnt_from_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the names of their variables."""
+    monkeypatch.setattr(redaction, "_KNOWN", KnownSecrets())
+    monkeypatch.setenv(name, "sv=2026&sig=c2VjcmV0")
+    redaction.learn_environment()
+    assert redact("403: sv=2026&sig=c2VjcmV0") == "403: ***"
+
+
 def test_data_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal's bounds are read back, so a bound that looks like a secret stays unchanged."""
     monkeypatch.setattr(redaction, "_KNOWN", KnownSecrets(["hunter2"]))

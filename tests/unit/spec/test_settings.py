@@ -280,7 +280,10 @@ def test_a_lake_may_be_in_a_bucket() -> None:
 @pytest.mark.parametrize(
     ("sink", "message"),
     [
-        ('path = "gs://bucket/lake"', "only folders and s3:// URLs are possible"),
+        ('path = "gs://bucket/lake"', "Google Cloud Storage is refused"),
+        ('path = "ftp://bucket/lake"', "only folders, s3:// and az:// URLs are possible"),
+        ('path = "az://lake/a"\nregion = "x"', "region: only for a bucket on S3"),
+        ('path = "az://account:key@lake/a"', "credentials are never in a spec"),
         ('path = "s3://bucket/a%20b"', "a place in a bucket may have"),
         ('path = "s3://bucket/the lake"', "a place in a bucket may have"),
         ('path = "s3://bucket/a//b"', "a place in a bucket may have"),
@@ -310,7 +313,7 @@ def test_a_state_may_be_in_a_bucket() -> None:
 @pytest.mark.parametrize(
     ("state", "path", "message"),
     [
-        ("/a/folder", "/lake", "only folders and s3:// URLs are possible"),
+        ("/a/folder", "/lake", "only folders, s3:// and az:// URLs are possible"),
         ("s3://user:secret@bucket/shop", "/lake", "credentials are never in a spec"),
         ("s3://bucket/shop", "lake", "a sink with a relative path: lake"),
         ("s3://bucket/shop", "s3://bucket/shop/lake", "its state and a sink in one place"),

@@ -48,6 +48,16 @@ def test_a_store_that_replaces_without_a_look_is_refused_for_a_state(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_store_that_lists_in_an_order_of_its_own_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those do that keep real folders: a list that begins behind a name would lack some."""
+    below = LocalFolder.below
+    monkeypatch.setattr(LocalFolder, "below", lambda folder: reversed(list(below(folder))))
+    found = tried(LocalFolder(tmp_path))
+    assert "does not list files in the order of their names" in found.fault
+    assert "hierarchical namespace" in found.remedy
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("error", "remedy"), [(StoreAwayError, "endpoint"), (StoreAccessError, "permissions")])
 def test_a_store_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError], remedy: str

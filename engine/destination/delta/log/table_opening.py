@@ -1,5 +1,6 @@
 """Opens Delta tables by the deltalake library, which reads them from a file system or a bucket by itself."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -25,7 +26,7 @@ _CHECKPOINTED, _CHECKPOINT_GETS = 20, 30
 may be a checkpoint, and how many commits come after it is not known. So both are estimates."""
 
 
-_REQUEST_FAILED = "Generic S3 error"
+_REQUEST_FAILED = re.compile("Generic (?:S3|MicrosoftAzure) error.*")
 """How the library begins when a request was not answered, or with an error of the store: nothing of the table is
 damaged. What is not there is "not found"."""
 
@@ -37,11 +38,9 @@ def _of_store(url: str) -> Iterator[None]:
         with OPERATIONS.under_way():
             yield
     except (DeltaError, OSError) as error:
-        text = str(error)
-        if _REQUEST_FAILED not in text:
+        if (failed := _REQUEST_FAILED.search(str(error))) is None:
             raise
-        place = text.index(_REQUEST_FAILED)
-        raise StoreAwayError(f"The store does not answer: {url}: {text[place:].partition(chr(10))[0]}") from error
+        raise StoreAwayError(f"The store does not answer: {url}: {failed[0]}") from error
 
 
 class BucketTable(DeltaTable):
