@@ -61,7 +61,8 @@ def destination(draft: Draft) -> None:
             draft,
             "sink",
             "path",
-            help="Relative to the pipeline's folder, or absolute; shared when Spark is remote",
+            help="Relative to the pipeline's folder, or absolute; shared when Spark is remote. Or a place in a bucket: "
+            "s3://bucket/lake, or az://container/lake on Azure",
         )
         if destination_kind.has_mirrors(draft):
             _merging(draft)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from obstore import exceptions
 
-from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.base.store_errors import StoreAccessError, StoreAwayError, is_refusal
 from engine.store.operations import OPERATIONS
 
 REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
@@ -23,6 +23,8 @@ def named_errors(place: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{place} is not there") from error
     except exceptions.BaseError as error:
+        if is_refusal(str(error)):
+            raise StoreAccessError(f"The store refuses the credentials: {place}: {_short(error)}") from error
         raise StoreAwayError(f"The store does not answer: {place}: {_short(error)}") from error
 
 

@@ -33,7 +33,7 @@ from tests.live.support.pipeline import ROOT
 from tests.live.support.seed import seed_table
 from tests.servers import Server
 from tests.servers.azure import CREDENTIALS, AzureServer
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 from tests.support.folder_contract import FolderContract
 from tests.support.store_faults import StoreFaults, lost_once, store_faults, through
 from tests.unit.destination.lake import Lake
@@ -97,6 +97,29 @@ def test_an_upload_in_parts_survives_lost_answers(folder: BucketFolder, azure_fa
     assert azure_faults.met["lost"] == 4
 
 
+def test_a_refusal_is_one_in_every_request(folder: BucketFolder, azure_faults: StoreFaults) -> None:
+    """Whatever it is asked for: a list and a deletion too, and by the other library."""
+    folder.write("a", b"1")
+    write_deltalake(folder.url, pa.table({"id": [1]}), storage_options=dict(folder.options))
+    azure_faults.fault = lambda _method, _path: "403"
+    beyond = through(azure_faults, folder)
+    for use in (
+        lambda: beyond.find("a"),
+        lambda: list(beyond.below()),
+        beyond.folders,
+        lambda: beyond.delete(["a"]),
+        lambda: beyond.create("b", b"1"),
+        lambda: beyond.write("b", b"1"),
+        lambda: beyond.open("a"),
+        lambda: open_table(beyond),
+    ):
+        with pytest.raises(StoreAccessError, match=folder.path):
+            use()
+    azure_faults.fault = lambda _method, path: "403" if "comp=list" in path else ""
+    with pytest.raises(StoreAccessError, match=folder.path):
+        open_table(beyond)
+
+
 def test_the_trial_of_a_place_finds_what_is_wrong(
     azure: AzureServer, folder: BucketFolder, azure_faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +165,7 @@ def test_the_other_library_reads_and_commits_there(folder: BucketFolder, azure_f
         open_table(through(azure_faults, folder))
 
 
-@pytest.mark.parametrize("flavor", ["mysql"])  # it is about the store
+@on("mariadb")
 def test_a_pipeline_has_lake_and_state_there(
     server: Server,
     database: str,

@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from engine.base.errors import PipelineHeldError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.destination.delta.log.table_opening import open_table
 from engine.ledger import store as ledger_store
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import following
@@ -166,6 +167,29 @@ def test_wrong_credentials_are_told_from_a_store_that_is_away(
     for error in (away, access):
         assert "another secret" not in str(error.value)
         assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in str(error.value)
+
+
+def test_a_refusal_is_one_in_every_request(folder: BucketFolder, faults: StoreFaults) -> None:
+    """Whatever it is asked for: a list and a deletion too, and by the other library."""
+    folder.write("a", b"1")
+    write_deltalake(folder.url, pa.table({"id": [1]}), storage_options=dict(folder.options))
+    faults.fault = lambda _method, _path: "403"
+    beyond = through(faults, folder)
+    for use in (
+        lambda: beyond.find("a"),
+        lambda: list(beyond.below()),
+        beyond.folders,
+        lambda: beyond.delete(["a"]),
+        lambda: beyond.create("b", b"1"),
+        lambda: beyond.write("b", b"1"),
+        lambda: beyond.open("a"),
+        lambda: open_table(beyond),
+    ):
+        with pytest.raises(StoreAccessError, match=folder.path):
+            use()
+    faults.fault = lambda _method, path: "403" if "list-type" in path else ""
+    with pytest.raises(StoreAccessError, match=folder.path):
+        open_table(beyond)
 
 
 def test_a_file_that_is_read_names_its_errors(folder: BucketFolder, faults: StoreFaults) -> None:

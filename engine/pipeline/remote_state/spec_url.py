@@ -19,10 +19,10 @@ def local_spec(argument: Path) -> Path:
 
     Raises SpecError if there is no pipeline at the URL, or another one of its name in the home; TransientError.
     """
-    found = _URL.fullmatch(argument.as_posix())
-    if found is None:
+    parts = _URL.fullmatch(argument.as_posix())
+    if parts is None:
         return argument
-    url = f"{found[1]}://{found[2].strip('/')}"
+    url = f"{parts[1]}://{parts[2].strip('/')}"
     directory = Directory(usual_folder() / url.rpartition("/")[2])
     other = state_url(directory)
     if other not in (None, url) or (other is None and directory.spec.exists()):

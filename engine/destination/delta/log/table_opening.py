@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from engine.base.store_errors import StoreAwayError
+from engine.base.store_errors import StoreAccessError, StoreAwayError, is_refusal
 from engine.destination.delta.log.log_files import (
     CHECKPOINT_POINTER,
     checkpoint_version,
@@ -33,13 +33,15 @@ damaged. What is not there is "not found"."""
 
 @contextmanager
 def _of_store(url: str) -> Iterator[None]:
-    """An operation of the library. Raises StoreAwayError for its errors of requests."""
+    """An operation of the library. Raises StoreAwayError or StoreAccessError for its errors of requests."""
     try:
         with OPERATIONS.under_way():
             yield
     except (DeltaError, OSError) as error:
         if (failed := _REQUEST_FAILED.search(str(error))) is None:
             raise
+        if is_refusal(str(error)):
+            raise StoreAccessError(f"The store refuses the credentials: {url}: {failed[0]}") from error
         raise StoreAwayError(f"The store does not answer: {url}: {failed[0]}") from error
 
 
