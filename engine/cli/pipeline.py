@@ -31,7 +31,6 @@ from engine.cli.command import (
 from engine.cli.consoles import plain_console
 
 if TYPE_CHECKING:
-    from engine.run.lifecycle.runner import Listener
     from engine.source.preflight import Check
 
 
@@ -142,7 +141,7 @@ def run(
 ) -> None:
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
     from engine.pipeline.directory import directory_of
-    from engine.run.lifecycle.runner import UNTIL, run_pipeline
+    from engine.run.lifecycle.early_start import UNTIL, start_run
     from engine.spec.settings import load
     from engine.status.own_terminal import own_terminal
     from engine.status.terminal import Lines, Screen
@@ -156,10 +155,10 @@ def run(
     def waits(why: str) -> None:
         print_json({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
 
-    def start(listener: "Listener", starting: "Callable[[str], None] | None" = None) -> None:
+    def start(listener: "Callable[[Any], None]", starting: "Callable[[str], None] | None" = None) -> None:
         waiting = waits if standby else None
         try:
-            run_pipeline(spec, spec_file, until, listener, standby=waiting, starting=starting, as_json=as_json)
+            start_run(spec, spec_file, until, listener, standby=waiting, starting=starting, as_json=as_json)
         except TablesStoppedError:
             if not service or until is not None:
                 raise

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,39 +16,15 @@ from typing import Any, Protocol
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from engine.base import redaction
 from engine.base.errors import SpecError
+from engine.spark.configuration import driver_configuration, interpreter, is_local, retrying
+from engine.spark.driver_process import EarlyDriver, connect
 from engine.spec.settings import Spark
 
-# Each with its reason.
-_CONF = {
-    "spark.python.unix.domain.socket.enabled": "true",  # saves 40 ms per task
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # Python stacks of crashed workers
-    "spark.python.task.killTimeout": "2s",
-    "spark.python.worker.reuse": "true",  # readers keep their connections
-    "spark.sql.shuffle.partitions": "8",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
-    # The JVM only moves tasks and reports. Without its optimising compiler and parallel collector it starts in about
-    # half the CPU time (measured on two busy cores: 53 and 35 s until readers were warm, 74 and 85 s with them).
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-_LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-_CLUSTER_CONF = {
-    "spark.task.maxFailures": "8",  # executors lost one after the other are not the task's fault
-}
-# Workers that run this process's own Python use its compiled code in place, and are forked from a process that has
-# imported it.
-_CODE = str(Path(__file__).resolve().parents[2])
-_PATH = "spark.executorEnv.PYTHONPATH"
-_OWN_PYTHON_CONF = {"spark.python.daemon.module": "engine.spark.daemon"}
-_REDACTION = "spark.redaction.regex"
 _TRIES_TO_OPEN = 3
 """Retries of a Connect call over 4 s: whoever opens the session says that it failed, and tries again."""
 _TRIES_WHILE_OPEN = 5
 """Retries of a Connect call over 16 s: a server that restarts has forgotten the session, and a new one costs little."""
-PYTHON = "spark.pyspark.python"
-"""Spark's setting for the workers' interpreter. Only spark-submit reads it, so we read it ourselves."""
 
 
 class SessionKind(Protocol):
@@ -78,26 +54,20 @@ class SessionKind(Protocol):
         """End the session. lost: nobody answers there any more."""
 
 
-def open_kind(name: str, settings: Spark) -> SessionKind:
-    """Start or join the session of the spec. Raises what Spark raises."""
-    return _Connect(settings) if settings.master.startswith("sc://") else _Classic(name, settings)
+def open_kind(name: str, settings: Spark, driver: EarlyDriver | None = None) -> SessionKind:
+    """Start or join the session of the spec. driver: may be starting already. Raises what Spark raises."""
+    return _Connect(settings) if settings.master.startswith("sc://") else _Classic(name, settings, driver)
 
 
 class _Classic:
     """A session whose driver was started by this process."""
 
-    def __init__(self, name: str, settings: Spark) -> None:
-        local = is_local(settings.master)
-        python = (
-            settings.conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or (sys.executable if local else "python3")
-        )
-        os.environ["PYSPARK_PYTHON"] = python
-        if local:
-            # Workers are forked from a daemon that inherits the driver's environment.
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        self.own_python = local and python == sys.executable
-        conf = redacting(configuration(settings, own_python=self.own_python))
-        _start_driver({key: value for key, value in conf.items() if not redaction.holds_secret(key, value)})
+    def __init__(self, name: str, settings: Spark, driver: EarlyDriver | None) -> None:
+        _silence_py4j()
+        python = interpreter(settings)
+        conf = driver_configuration(settings, python)
+        self.own_python = is_local(settings.master) and python == sys.executable
+        connect(settings, driver)
         builder = SparkSession.builder.appName(f"Tidemark {name}").master(retrying(settings.master))
         for key, value in conf.items():
             builder = builder.config(key, value)
@@ -138,22 +108,14 @@ class _Classic:
                 _forget_driver()
 
 
-def configuration(settings: Spark, *, own_python: bool) -> dict[str, str]:
-    """The settings of a session with our own driver: our settings, overridden by the spec's. Pure."""
-    conf = {**_CONF, **(_LOCAL_CONF if is_local(settings.master) else _CLUSTER_CONF)}
-    if not own_python:
-        return {**conf, **settings.conf}
-    path = os.pathsep.join(filter(None, (_CODE, settings.conf.get(_PATH))))
-    return {**conf, **_OWN_PYTHON_CONF, **settings.conf, _PATH: path}
+def _silence_py4j() -> None:
+    """Log no tracebacks of a connection to a driver that died: the next job has the error, and the run reports it."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it logs some of them without a name
 
 
 def _silence_lost_driver(context: SparkContext) -> None:
-    """Print no tracebacks of a connection to a driver that died: the next job has the error, and the run reports it.
-
-    Py4J logs them, and so does the server to which the driver sends accumulators.
-    """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_py4j)  # it logs some of them without a name
+    """Nor does the server to which the driver sends accumulators print them."""
     server: Any = context._accumulatorServer  # noqa: SLF001 - Python has no other way
     print_error = server.handle_error
 
@@ -185,30 +147,6 @@ def _forget_driver() -> None:
     session._activeSession = None  # noqa: SLF001
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it refers to the dead driver
     os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
-
-
-def redacting(conf: Mapping[str, str]) -> dict[str, str]:
-    """Add settings with which Spark's web UI and logs hide what we hide.
-
-    They add to what the settings hide already.
-    """
-    ours = f"{redaction.HIDDEN}|{redaction.USERINFO}"
-    own = conf.get(_REDACTION)
-    return {**conf, _REDACTION: f"(?:{own})|(?i:{ours.removeprefix('(?i)')})" if own else ours}
-
-
-def _start_driver(conf: Mapping[str, str]) -> None:
-    """Start the JVM without secrets.
-
-    Its command line, which every user of this machine can read, contains all settings that pyspark knows at that
-    moment. Secrets are sent to the running JVM through its socket, with the session.
-    """
-    from pyspark import SparkConf, SparkContext
-
-    plain = SparkConf(loadDefaults=False)
-    for key, value in conf.items():
-        plain.set(key, value)
-    SparkContext._ensure_initialized(conf=plain)  # noqa: SLF001 - pyspark does the same, and has no public way
 
 
 class _Connect:
@@ -278,25 +216,3 @@ class _Connect:
         session: Any = self.spark
         session.release_session_on_close = not lost
         session.stop()
-
-
-def retrying(master: str) -> str:
-    """The master with retries.
-
-    `local[N]` never retries a failed task, `local[N,3]` does; other masters retry anyway.
-    """
-    if master.startswith("local[") and "," not in master:
-        return f"{master[:-1]},3]"
-    return "local[1,3]" if master == "local" else master
-
-
-def is_local(master: str) -> bool:
-    """Whether driver and workers run only on this machine."""
-    return master.startswith("local")
-
-
-def remedy(master: str) -> str:
-    """How to set another interpreter for the workers, for a hint."""
-    if master.startswith("sc://"):
-        return "start the Connect server with PYSPARK_PYTHON set to an interpreter that has them"
-    return f'name an interpreter that has them in the spec: [spark.conf] "{PYTHON}" = "/path/to/python"'

@@ -18,9 +18,11 @@ from engine.base.redaction import redact
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import Task, WarmUp
 from engine.journal.event_fields import SparkFacts
+from engine.spark.configuration import is_local, remedy
+from engine.spark.driver_process import EarlyDriver
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
-from engine.spark.kinds import SessionKind, is_local, open_kind, remedy
+from engine.spark.kinds import SessionKind, open_kind
 from engine.spark.store_access import require_access
 from engine.spark.workers import ask, hosts, require, versions
 from engine.spec.settings import Spec
@@ -173,14 +175,14 @@ class Session:
         self._code.cleanup()
 
 
-def open_session(spec: Spec) -> Session:
-    """Start or join the session of the spec, ready to run tasks.
+def open_session(spec: Spec, driver: EarlyDriver | None = None) -> Session:
+    """Start or join the session of the spec, ready to run tasks. driver: the JVM for the first one.
 
     Raises PreflightError if its workers lack what readers need, SparkLostError if nobody answers there.
     """
     master = spec.spark.master
     with _explained(master):
-        session = Session(open_kind(spec.name, spec.spark), master)
+        session = Session(open_kind(spec.name, spec.spark, driver), master)
         try:
             session.prepare(spec.sink.local_path, spec.sink.quick_folder if spec.sink.is_bucket else None)
         except BaseException:

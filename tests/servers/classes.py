@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.spark import class_archive
 from tests.servers.server import free_port
 from tests.servers.spark import HOST, JAVA_OPTIONS
 
@@ -34,6 +35,7 @@ def use() -> None:
     """
     archive = f" -XX:SharedArchiveFile={ARCHIVE} {_QUIET}" if ARCHIVE.exists() else ""
     os.environ[_LAUNCHER] = f"{JAVA_OPTIONS}{archive}"
+    os.environ[class_archive.VARIABLE] = "off"  # the product's own, which has no classes of Connect servers
 
 
 def make() -> None:

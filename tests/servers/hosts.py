@@ -207,7 +207,7 @@ def _keep_session() -> None:
 
     session: Any = opening
 
-    def kept(name: str, settings: "Spark") -> "SessionKind":
+    def kept(name: str, settings: "Spark", _: object = None) -> "SessionKind":
         key = settings.model_dump_json()
         if key not in _kept:
             for other in _kept.values():

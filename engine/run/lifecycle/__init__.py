@@ -1,5 +1,6 @@
 """How a run begins, holds its pipeline and ends.
 
+early_start       Spark's JVM, before anything else
 runner            one run, from the lock to the last commit; `run_assembly` builds what outlives a server or a session
 workplace         where a run works; `takeover`: from an earlier runner; `run_start`: where it begins
 source_check      preflight; also `destination_check`, `inbox_check`, `route_check`, `disk_retries`, `startup_progress`

@@ -97,7 +97,7 @@ def run_parts(
         destination,
         RunStart(spec, control.intake, control.tables, journal, takeover, destination),
         SourceCheck(spec, rule),
-        SparkSessions(place.open_session, control.state, control.activity, journal, control.helpers),
+        SparkSessions(place.open_session, control.state, control.activity, journal, control.helpers, place.driver),
         StartupProgress(control.activity, starting),
         DiskRetries(control.disk, control.state),
         BinlogCheck(),

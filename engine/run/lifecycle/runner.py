@@ -1,8 +1,11 @@
 """One run of a pipeline, from the lock to the last commit.
 
-In this order: take the lock, open the journal, attach alerts and metrics to it, check source and destination, start
-Spark while the first epoch is loaded or created, recover the destination, run epochs, publish the rest, write the
-outcome.
+In this order: start the driver's JVM (`engine.run.lifecycle.early_start`), take the lock, open the journal, attach
+alerts and metrics to it, check the destination, open the Spark session while the source is checked, the first epoch is
+loaded or created and the destination is recovered, run epochs, publish the rest, write the outcome.
+
+What is refused meanwhile is refused at once: the JVM is killed. Without an early JVM, the session opens after the check
+of the source, as its start cannot be ended for seconds.
 """
 
 import os
@@ -33,7 +36,7 @@ from engine.run.lifecycle.publishing import open_publisher, record_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.lifecycle.run_start import committed_state
-from engine.run.lifecycle.workplace import workplace
+from engine.run.lifecycle.workplace import EarlyJvm, workplace
 from engine.run.monitors.blocked_monitor import StartupLook
 from engine.run.source_loss import binlog_off
 from engine.run.tables.first_epoch import SourceAccess
@@ -47,7 +50,6 @@ from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec
 
 Listener = Callable[[Entry], None]
-UNTIL = ("snapshot", "caught-up")
 
 
 def run_pipeline(
@@ -58,15 +60,17 @@ def run_pipeline(
     *,
     standby: Callable[[str], None] | None = None,
     starting: Callable[[str], None] | None = None,
+    driver: EarlyJvm = None,
     as_json: bool = False,
 ) -> None:
     """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
     as_json: print alerts as lines of JSON on stderr.
+    driver: the JVM of the first session, which the caller has started and ends.
     standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     starting: called with a line about each step of the start, from several threads.
     """
-    with workplace(spec, spec_file, standby) as place:
+    with workplace(spec, spec_file, standby, driver) as place:
         directory = place.directory
         spec = place.spec
         rule = _name_rule(spec)
@@ -190,11 +194,12 @@ class _LockedRun:
         endpoint = endpoint_of(self._spec.source)
         looking = stack.enter_context(ExitStack())
         looking.enter_context(closing(StartupLook(endpoint, parts.blocked)))
-        # What can be refused is refused before Spark starts: its start cannot be ended for seconds.
-        preflight = startup.run("preflight", partial(parts.source_check.preflight, endpoint, ledger.state))
         starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
+        check = partial(startup.run, "preflight", partial(parts.source_check.preflight, endpoint, ledger.state))
+        preflight = check() if parts.place.driver is None else None
         session = starter.submit(startup.run, "Spark", parts.sessions.open_first)
         stack.callback(parts.sessions.end, session)
+        preflight = preflight or check()
         parts.control.away.preflight_passed(parts.source_check.account(preflight, ledger.state))
         binlog_off.require(preflight, ledger, self._journal.run, partial(parts.disk_retries.run, "ledger"))
         parts.hidden.begin(preflight.cascades)

@@ -20,6 +20,7 @@ from engine.run.commands.runner_state import StopSignal
 from engine.run.monitors.spark_monitor import SparkMonitor
 
 if TYPE_CHECKING:
+    from engine.spark.driver_process import EarlyDriver
     from engine.spark.session import Session
 
 PATIENCE_S = 3600.0
@@ -52,7 +53,7 @@ class EarlySession:
 
 
 class SparkSessions:
-    """The session of a run. open_session: starts one, or raises. Used by one thread."""
+    """The session of a run. open_session: starts one, or raises. driver: its first JVM. Used by one thread."""
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class SparkSessions:
         activity: Activity,
         journal: Journal,
         helpers: Helpers,
+        driver: "EarlyDriver | None" = None,
     ) -> None:
         self._open = open_session
+        self._driver = driver
         self._state = state
         self._activity = activity
         self._journal = journal
@@ -131,8 +134,12 @@ class SparkSessions:
         """Stop the current session, or the first one, which may still be starting."""
         if self._started_s > 0:
             self.stop()
-        elif not first.cancel() and first.exception() is None:
-            first.result().stop()
+        elif not first.cancel():
+            if self._driver is not None and not first.done():  # nobody waits for a session that nobody needs
+                self._driver.kill()
+            if first.exception() is None:
+                with suppress(Exception):  # it may have opened at the moment when its JVM was ended
+                    first.result().stop()
 
     def stop(self) -> None:
         """Stop the current session, if any."""

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from engine.base.errors import SpecError
 from engine.ledger.store import LedgerFiles
@@ -17,11 +18,15 @@ from engine.pipeline.remote_state.operator_copy import reaching
 from engine.pipeline.remote_state.place import note_state, remote_state, runner_copy
 from engine.pipeline.remote_state.runner_sync import RunnerSync, kept
 from engine.run.lifecycle.spark_sessions import EarlySession
-from engine.spark.kinds import is_local
+from engine.spark.configuration import is_local
+from engine.spark.driver_process import EarlyDriver
 from engine.spark.session import Session, open_session
 from engine.spec.settings import Spec, parse
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
+
+EarlyJvm: TypeAlias = EarlyDriver | None
+"""The JVM of the first session, if it was started early: it can be killed while the session opens."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Workplace:
     """Where the ledger's files are."""
     open_session: Callable[[], Session]
     """Starts a Spark session, or raises."""
+    driver: EarlyJvm = None
     sync: RunnerSync | None = None
     """Keeps the bucket of the state up to date; None without one."""
     state: Folder | None = None
@@ -44,8 +50,10 @@ class Workplace:
 
 
 @contextmanager
-def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None) -> Iterator[Workplace]:
-    """Hold the pipeline, and get its state. standby: as of `run_pipeline`.
+def workplace(
+    spec: Spec, spec_file: Path, standby: Callable[[str], None] | None, driver: EarlyJvm = None
+) -> Iterator[Workplace]:
+    """Hold the pipeline, and get its state. standby, driver: as of `run_pipeline`.
 
     Raises PipelineHeldError if another runner holds it, or has taken it meanwhile; TransientError if the bucket of its
     state cannot be reached; SpecError.
@@ -54,7 +62,7 @@ def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None
     note_state(directory, spec.state)
     state, quick = remote_state(directory), remote_state(directory, quick=True)
     with ExitStack() as stack:
-        opens: Callable[[], Session] = partial(open_session, spec)
+        opens: Callable[[], Session] = partial(open_session, spec, driver)
         waiting = stack.enter_context(ExitStack())
         if standby is not None:
             waiting.enter_context(standing_by(directory))
@@ -66,7 +74,7 @@ def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None
         if state is None or quick is None:
             waiting.close()
             link_spec(spec_file, directory)
-            yield Workplace(spec, directory, directory, LocalFolder(directory.ledger), opens)
+            yield Workplace(spec, directory, directory, LocalFolder(directory.ledger), opens, driver)
             return
         with reaching(state):
             sync = RunnerSync(copy, state, quick, spec.name, standby)
@@ -75,7 +83,7 @@ def workplace(spec: Spec, spec_file: Path, standby: Callable[[str], None] | None
         with reaching(state):
             spec = _spec_of_takeover(spec, spec_file, state, copy, before, waited=standby is not None)
         ledger = LedgerFolder(sync.ledger, LocalFolder(copy.ledger), sync.ledger_tags, sync.commit)
-        yield Workplace(spec, directory, copy, ledger, opens, sync, state)
+        yield Workplace(spec, directory, copy, ledger, opens, driver, sync, state)
 
 
 def _spec_in(state: Folder | None) -> bytes | None:

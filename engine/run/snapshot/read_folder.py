@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.capture.pacing import END
 from engine.pipeline.directory import Directory
-from engine.spark.kinds import is_local
+from engine.spark.configuration import is_local
 from engine.spec.sink_settings import Sink
 
 

@@ -18,6 +18,7 @@ NOT_RUN = {
     ".venv/bin/python -m pytest tests/unit/destination/test_contract.py -k parquet": _TESTS,
     ".venv/bin/python -m tests.browser.gallery FOLDER": "takes minutes",
     "make bench": "takes many minutes",
+    "python -m engine.spark.class_archive": "takes a minute; tests/live/test_early_start.py runs it",
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
     "tidemark watch": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "tidemark watch HOME": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
@@ -31,6 +32,7 @@ NOT_RUN = {
 
 SHORTENED = {
     "python -m tests.tools.bench.epochs": ("--tables", "3", "--epochs", "1"),
+    "python -m tests.tools.bench.starts": ("--rounds", "1", "--warm", "0", "--no-archive"),
     "python -m tests.tools.bench.store": ("--rows", "2000", "--rounds", "1"),
     "python -m tests.tools.bench.xa": ("--changes", "1000", "--rounds", "1"),
     "python -m tests.tools.bench.steady": ("--rows", "2000", "--minutes", "0.1"),

@@ -9,7 +9,7 @@ from engine.base import redaction
 from engine.base.redaction import KnownSecrets, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
 from engine.journal import Journal
 from engine.journal.events import ChunkPlanned, ErrorReported
-from engine.spark.kinds import redacting
+from engine.spark.configuration import redacting
 from engine.spec.settings import Spark
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from app.common.view.roles import OPERATOR, VIEWER, role_of
 from engine.pipeline.state_machines import MACHINES
-from engine.run.lifecycle.runner import UNTIL
+from engine.run.lifecycle.early_start import UNTIL
 from engine.spec.settings import Spec, parse
 from engine.spec.throttle_settings import Throttle, throttled
 from tests.live.support.not_run import NOT_RUN, SHORTENED

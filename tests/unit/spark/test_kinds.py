@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.kinds import configuration, is_local, remedy, retrying
+from engine.spark.configuration import configuration, is_local, remedy, retrying
 from engine.spec.settings import Spark
 
 
