@@ -65,7 +65,8 @@ def test_a_run_maps_the_archive_of_classes_and_survives_a_damaged_one(
 ) -> None:
     """The archive is made by the command that images use. Java is killed when it maps half of it; the run is not."""
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TIDEMARK_CLASS_ARCHIVE": ""}
-    environment |= {"JDK_JAVA_OPTIONS": JAVA_OPTIONS, "TMPDIR": str(tmp_path)}
+    crash = f"-XX:ErrorFile={tmp_path / 'crash.log'}"
+    environment |= {"JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} {crash}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "engine.spark.class_archive"]
     subprocess.run(command, cwd=ROOT, env=os.environ | environment, check=True, timeout=4 * PATIENCE_S)
     (archive,) = (tmp_path / "cache" / "tidemark" / "spark-classes").glob("*.jsa")
