@@ -83,7 +83,11 @@ def test_a_run_maps_the_archive_of_classes_and_survives_a_damaged_one(
         for part in process.memory_maps()
     }
     pipeline.stop(runner)
-    os.truncate(archive, half := archive.stat().st_size // 2)
-    damaged = archive.rename(archive.with_name(f"{archive.stem.partition('-')[0]}-{half}.jsa"))
+    content = archive.read_bytes()
+    half = len(content) // 2
+    damaged = archive.with_name(f"{archive.stem.partition('-')[0]}-{half}.jsa")
+    damaged.write_bytes(content[:half])  # another file: the first JVM may still map the archive
+    damaged.chmod(0o600)
+    archive.unlink()
     pipeline.run("caught-up")
     assert not damaged.exists()
