@@ -21,7 +21,7 @@ from typing import Any
 
 from engine.base import clock
 
-_STATE, _STARTED = 0, 19
+_STATE, _PARENT, _STARTED = 0, 1, 19
 """Fields of /proc/<pid>/stat after the command's name, which may contain anything."""
 
 
@@ -76,6 +76,18 @@ def is_stopped(pid: int) -> bool:
     """Whether a signal such as SIGSTOP has stopped the process `pid` of this namespace."""
     process = _stat(pid)
     return process is not None and process[_STATE] == "T"
+
+
+def children(name: str) -> list[int]:
+    """The processes that this one has started and whose command has this name, such as `java`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        process = _stat(pid := int(folder.name))
+        if process is not None and process[_PARENT] == str(os.getpid()) and process[_STATE] not in ("Z", "X"):
+            with suppress(OSError):
+                if (folder / "comm").read_text(encoding="utf-8", errors="replace").strip() == name:
+                    found.append(pid)
+    return found
 
 
 def _boot() -> str | None:

@@ -64,7 +64,7 @@ def shown_state(state: str, *, away: Cause | None, unwritten: WriteFault | None,
     """
     if away is not None:
         return AWAY_STATES[away]
-    return unwritten or (SILENT_SPARK if silent_spark and state == "running" else state)
+    return unwritten or (SILENT_SPARK if silent_spark and state in ("starting", "running") else state)
 
 
 def table_state(state: str, pipeline_state: str) -> str:

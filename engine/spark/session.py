@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import __version__
+from engine.base import processes
 from engine.base.errors import SparkLostError, TidemarkError, TransientError
 from engine.base.redaction import redact
 from engine.capture.reports import ReaderReport
@@ -93,6 +94,17 @@ class Session:
     def driver_pid(self) -> int | None:
         """The process of the driver, if it runs on this host."""
         return self._kind.driver_pid
+
+    def require_driver(self) -> None:
+        """Raises SparkLostError if the driver's process, which is on this host, has ended. Asks nobody."""
+        pid = self.driver_pid
+        if pid is not None and processes.is_gone(pid):
+            self._lost = True
+            raise SparkLostError(
+                f"Spark's process {pid} has ended.",
+                detail="Committed data is complete; the rest is read again.",
+                hint="Find out what ended it: the system's log names a process that had no memory.",
+            )
 
     def ping(self) -> None:
         """Ask Spark something trivial; blocks until it answers. Thread-safe. Raises whatever Spark raises."""

@@ -29,11 +29,14 @@ def main() -> int:
     try:
         name = "localbucket" if (built := gateway()) is None else built.parent.name
         sys.stdout.write(f"{name} is ready\n")
-        missing = azurite() is None
-        sys.stdout.write("azurite is skipped: npm and node are missing\n" if missing else "azurite is ready\n")
     except NoBucketError as error:
         sys.stderr.write(f"bucket: {error}\n")
         failed = True
+    try:
+        missing = azurite() is None
+        sys.stdout.write("azurite is skipped: npm and node are missing\n" if missing else "azurite is ready\n")
+    except NoBucketError as error:  # its few tests are skipped
+        sys.stderr.write(f"azurite is skipped: {error}\n")
     FRAMES.python()
     return 1 if failed else 0
 

@@ -152,6 +152,7 @@ class Coordinator:
         self.pace.begin(clock.monotonic_s())
         try:
             self.publisher.check()
+            self.reads.require_driver()
             self.requests.answer()
             self.tables.commit_decisions()
             with self.reads.connection.turn():

@@ -170,7 +170,9 @@ class EpochAssembly:
         prototype = ChunkGroup(source.endpoint, first, source.watermarks, settle_s, nowhere, (), folder.path)
         pace, critical = self.run.gate.pace, control.state.overloaded
         health = Health(source.endpoint, pace, critical, control.helpers, control.activity, source.turns)
-        return SourceReads(connection, snapshot, prototype, pace, health, folder, session.interrupt)
+        return SourceReads(
+            connection, snapshot, prototype, pace, health, folder, session.interrupt, session.require_driver
+        )
 
     @contextmanager
     def monitors(self, source: SourceAccess, coordinator: Coordinator) -> Iterator[None]:

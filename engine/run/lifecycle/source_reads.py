@@ -24,6 +24,8 @@ class SourceReads:
     read_folder: ReadFolder
     interrupt: Callable[[], None]
     """Interrupts all jobs of the Spark session; called from another thread."""
+    require_driver: Callable[[], None]
+    """Raises SparkLostError if the session's driver has ended, which no job notices while there is nothing to read."""
 
     def assign(self, candidate: Candidate) -> None:
         """Keep the readers busy with chunks, as far as the throttle allows. candidate: for their low watermarks."""

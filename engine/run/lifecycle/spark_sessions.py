@@ -17,7 +17,7 @@ from engine.journal.events import ErrorReported
 from engine.pipeline.helpers import Helpers
 from engine.run.commands.heartbeat import Activity
 from engine.run.commands.runner_state import StopSignal
-from engine.run.monitors.spark_monitor import SparkMonitor
+from engine.run.monitors.spark_monitor import SparkMonitor, SparkStartMonitor
 
 if TYPE_CHECKING:
     from engine.spark.driver_process import EarlyDriver
@@ -62,10 +62,12 @@ class SparkSessions:
         activity: Activity,
         journal: Journal,
         helpers: Helpers,
+        master: str,
         driver: "EarlyDriver | None" = None,
     ) -> None:
         self._open = open_session
         self._driver = driver
+        self._master = master
         self._state = state
         self._activity = activity
         self._journal = journal
@@ -77,7 +79,8 @@ class SparkSessions:
 
     def open_first(self) -> "Session":
         """Start the first session; `use` makes it the current one. May run in another thread."""
-        return self._open()
+        with closing(SparkStartMonitor(self._master, self._helpers)):
+            return self._open()
 
     def use(self, session: "Session") -> "Session":
         """Make this the current session."""
@@ -99,8 +102,11 @@ class SparkSessions:
             self._tries = 0
         if not self._tries:
             self._lost_s = clock.monotonic_s()
-        self.stop()
-        failure: TidemarkError = error
+        with closing(SparkStartMonitor(self._master, self._helpers, error)):
+            self.stop()
+            return self._replaced(error)
+
+    def _replaced(self, failure: TidemarkError) -> "Session | None":
         while not self._state.stopping:
             if clock.monotonic_s() - self._lost_s >= PATIENCE_S:
                 raise failure

@@ -1,7 +1,8 @@
 """Notices a Spark that does not answer: a stopped process, or one that hangs. Its jobs do not fail then; they wait.
 
 One thread asks Spark something trivial, and waits for as long as the answer takes. Another one notices that it takes
-too long. Only that is reported: a Spark that is gone breaks the connection, and the next job says so.
+too long. Only that is reported: a Spark that is gone breaks the connection, and the next job or epoch says so. While a
+session starts there is nobody to ask; then its process is looked at.
 """
 
 import socket
@@ -10,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from engine.base import clock, processes
-from engine.base.errors import HelperError
+from engine.base.errors import HelperError, TidemarkError
 from engine.base.wording import utc_time
 from engine.pipeline.helpers import SPARK, Helpers
 
@@ -56,6 +57,55 @@ class SparkMonitor:
             return
         if pid is None or not processes.is_gone(pid):
             raise silence(self._session.master, pid, question[0])
+
+
+class SparkStartMonitor:
+    """Looks after a session that starts, until it is closed.
+
+    failure: why the session before was lost; None for the first one.
+    """
+
+    def __init__(self, master: str, helpers: Helpers, failure: TidemarkError | None = None) -> None:
+        self._master = master
+        self._helpers = helpers
+        self._failure = failure
+        self._stopped_pid: int | None = None
+        self._since = ""
+        self._closing = threading.Event()
+        self._look()
+        self._thread = threading.Thread(target=self._watch, name="Spark's start", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread: the session has started, or its start has failed."""
+        self._closing.set()
+        self._thread.join()
+        self._helpers.ended(SPARK)
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_INTERVAL_S):
+            self._look()
+
+    def _look(self) -> None:
+        """Report a JVM that a signal has stopped, or else that a session was lost."""
+        pid = next(filter(processes.is_stopped, processes.children("java")), None)
+        if pid != self._stopped_pid:
+            self._helpers.ended(SPARK)
+            self._stopped_pid, self._since = pid, clock.utc_text()
+        if pid is not None:
+            self._helpers.failed(SPARK, silence(self._master, pid, self._since))
+        elif self._failure is not None:
+            self._helpers.failed(SPARK, restart(self._failure))
+
+
+def restart(failure: TidemarkError) -> HelperError:
+    """The error about a Spark that was lost and is being started again."""
+    return HelperError(
+        f"Spark is being started again: {failure.message}",
+        detail=_NOTHING_LOST,
+        hint="Nobody must act unless it lasts: the run continues by itself once Spark answers. If it lasts, look at "
+        "the runner's log.",
+    )
 
 
 def silence(master: str, pid: int | None, since: str) -> HelperError:

@@ -22,6 +22,7 @@ def test_an_outage_and_a_full_disk_are_states_of_their_own() -> None:
     assert shown_state("running", away="unreachable", unwritten="full") == "away"
     assert shown_state("running", away="login", unwritten=None) == "refused"
     assert shown_state("running", away="privileges", unwritten=None) == "privileges"
+    assert shown_state("starting", away=None, unwritten=None, silent_spark=True) == "silent_spark"
     assert shown_state("paused", away=None, unwritten="full") == "full"
     assert shown_state("paused", away=None, unwritten="read_only") == "read_only"
     assert shown_state("paused", away=None, unwritten="forbidden") == "forbidden"

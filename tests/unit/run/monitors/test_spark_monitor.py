@@ -1,5 +1,7 @@
 """A Spark that does not answer is reported while its process lives, and no longer."""
 
+import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -10,10 +12,11 @@ from typing import Any
 import pytest
 
 from engine.base import clock
+from engine.base.errors import SparkLostError
 from engine.journal import Journal
 from engine.pipeline.helpers import SPARK, Helpers
 from engine.run.monitors import spark_monitor
-from engine.run.monitors.spark_monitor import SparkMonitor
+from engine.run.monitors.spark_monitor import SparkMonitor, SparkStartMonitor
 from tests.support.patience import PATIENCE_S
 
 
@@ -65,3 +68,35 @@ def test_what_is_reported_ends_with_the_process(helpers: Helpers) -> None:
         again._require_answer()  # the process is gone: the next job says so
         again.close()
     session.answers.set()
+
+
+def test_a_session_that_is_replaced_is_said_to_be(helpers: Helpers) -> None:
+    """From the loss until the new one has started."""
+    monitor = SparkStartMonitor("local[2]", helpers, SparkLostError("Spark's process 7 has ended."))
+    (failure,) = helpers.as_list()
+    assert (failure["helper"], failure["message"]) == (
+        SPARK,
+        "Spark is being started again: Spark's process 7 has ended.",
+    )
+    monitor.close()
+    assert helpers.as_list() == []
+
+
+def test_a_jvm_that_is_stopped_while_it_starts_is_named(
+    helpers: Helpers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first session too; what is said then is how to continue it."""
+    java = tmp_path / "java"
+    shutil.copy(shutil.which("sleep") or "sleep", java)
+    with subprocess.Popen([java, "600"]) as driver:
+        monitor = SparkStartMonitor("local[2]", helpers)
+        assert helpers.as_list() == []
+        driver.send_signal(signal.SIGSTOP)
+        wait_for(helpers.as_list)
+        (failure,) = helpers.as_list()
+        assert f"process {driver.pid}" in failure["message"]
+        assert f"kill -CONT {driver.pid}" in failure["hint"]
+        driver.send_signal(signal.SIGCONT)
+        wait_for(lambda: not helpers.as_list())
+        monitor.close()
+        driver.kill()

@@ -335,7 +335,7 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
         return Session()
 
     state, activity, first = Signal(waiting), Activity(), Session()
-    sessions = SparkSessions(start, state, activity, waiting.journal, Helpers(waiting.journal))  # type: ignore[arg-type]
+    sessions = SparkSessions(start, state, activity, waiting.journal, Helpers(waiting.journal), "local[2]")  # type: ignore[arg-type]
     sessions.use(first)  # type: ignore[arg-type]
     second = sessions.replace_lost(lost)
     assert (first.stopped, second is not None, activity.waiting_for) == (1, True, "")
@@ -345,12 +345,14 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
     def failing() -> Session:
         raise lost
 
-    sessions = SparkSessions(failing, state, activity, waiting.journal, Helpers(waiting.journal))  # type: ignore[arg-type]
+    sessions = SparkSessions(failing, state, activity, waiting.journal, Helpers(waiting.journal), "local[2]")  # type: ignore[arg-type]
     with pytest.raises(SparkLostError):
         sessions.replace_lost(lost)
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
     state.stopping = True
-    assert SparkSessions(start, state, activity, waiting.journal, Helpers(waiting.journal)).replace_lost(lost) is None  # type: ignore[arg-type]
+    helpers = Helpers(waiting.journal)
+    sessions = SparkSessions(start, state, activity, waiting.journal, helpers, "local[2]")  # type: ignore[arg-type]
+    assert sessions.replace_lost(lost) is None
 
 
 def test_a_measurement_has_more_time_than_a_ping(waiting: Waiting) -> None:

@@ -120,7 +120,9 @@ def test_a_table_that_the_account_may_not_read_is_not_taken_for_dropped(
     record = waits.to_record(TABLE, None)
     assert record.due is not None
     assert record.stopped is not None
-    assert record.stopped.hint.endswith("by itself within 30 seconds. GRANT SELECT;")
+    assert record.stopped.hint.endswith(
+        "within 30 seconds, the whole table is copied and streamed again by itself. GRANT SELECT;"
+    )
     stops = judged(ADD, spec('schema_changes = "stop"')).to_record(TABLE, None)
     assert (stops.due, stops.not_due) == (None, True)
     assert stops.stopped is not None
