@@ -80,14 +80,14 @@ def is_stopped(pid: int) -> bool:
 
 def children(name: str) -> list[int]:
     """The processes that this one has started and whose command has this name, such as `java`."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         process = _stat(pid := int(folder.name))
         if process is not None and process[_PARENT] == str(os.getpid()) and process[_STATE] not in ("Z", "X"):
             with suppress(OSError):
                 if (folder / "comm").read_text(encoding="utf-8", errors="replace").strip() == name:
-                    found.append(pid)
-    return found
+                    pids.append(pid)
+    return pids
 
 
 def _boot() -> str | None:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter, ValidationError
 
 from engine.journal import entry_from
 from engine.journal.events import RunStarted
@@ -37,8 +36,9 @@ def _section(name: str, value: Any) -> Any:
 
 def _given(sink: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a sink that are not the defaults: some are refused for some types and paths."""
+    as_json = TypeAdapter[Any](Any)
     defaults = {
-        name: to_jsonable_python(field.get_default(call_default_factory=True))
+        name: as_json.dump_python(field.get_default(call_default_factory=True), mode="json")
         for name, field in Sink.model_fields.items()
         if not field.is_required()
     }

@@ -18,6 +18,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.sessions import spark_settings
 from tests.servers import Server
+from tests.support.depth import on
 from tests.support.receiver import Receiver
 
 SETTINGS = """
@@ -128,3 +129,22 @@ def _follow(command: str, pipeline: Pipeline) -> None:
     advised = re.search(f"{command} [0-9]+", advice)
     assert advised is not None, advice
     subprocess.run(advised[0].split(), check=True)
+
+
+@on("mysql")
+def test_a_spark_that_ends_while_nothing_is_read_is_started_again(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """No job notices that. Meanwhile `status` says so; the next change finds a session that answers."""
+    server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.a VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.2, spark=spark_settings("local[2]"))
+    runner = pipeline.start_streaming(killed=True)
+    (driver,) = [one for one in psutil.Process(runner.pid).children() if one.name() == "java"]
+    driver.kill()
+    pipeline.wait_for(lambda: pipeline.events("helper.recovered"), runner)
+    (said,) = [event for event in pipeline.events("error") if event.get("helper") == "Spark"]
+    assert said["message"] == f"Spark is being started again: Spark's process {driver.pid} has ended."
+    server.execute(f"INSERT INTO `{database}`.a VALUES (3, 3)")
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))

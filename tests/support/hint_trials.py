@@ -179,6 +179,8 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         3,
         ("test_frozen.py::test_a_stopped_spark_is_named_and_ended_as_the_hint_says",),
     ),
+    "run/monitors/spark_monitor.py::restart": (1, WAIT),
+    "spark/session.py::Session.require_driver": (1, OUTSIDE),
     "run/snapshot/parking.py::Parking.require_none": (
         1,
         ("test_parked.py::test_a_chunk_that_fails_is_parked_and_the_rest_goes_on",),
@@ -196,7 +198,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_source_hints.py::test_a_table_that_was_altered_behind_its_copy_is_copied_as_the_hint_says",),
     ),
     "run/snapshot/splitter.py::ChunkSplitter._split": (1, WAIT),
-    "run/lifecycle/spark_sessions.py::SparkSessions.replace_lost": (1, OUTSIDE),
+    "run/lifecycle/spark_sessions.py::SparkSessions._replaced": (1, OUTSIDE),
     "pipeline/state_machines.py::Machine.after": (1, INPUT),
     "run/tables/first_epoch.py::_start": (1, INPUT),
     "run/tables/first_epoch.py::_since": (1, INPUT),

@@ -91,7 +91,8 @@ class SparkStartMonitor:
         pid = next(filter(processes.is_stopped, processes.children("java")), None)
         if pid != self._stopped_pid:
             self._helpers.ended(SPARK)
-            self._stopped_pid, self._since = pid, clock.utc_text()
+            self._stopped_pid = pid
+            self._since = clock.utc_text()
         if pid is not None:
             self._helpers.failed(SPARK, silence(self._master, pid, self._since))
         elif self._failure is not None:
