@@ -48,6 +48,8 @@ from tests.support.patience import PATIENCE_S
 
 ROWS = 1000
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
+ELSEWHERE = ("python -m engine.spark.class_archive",)
+"""Run by a test of their own (`test_early_start`)."""
 LONG = ("python -m tests.tools.bench.console", "python -m tests.tools.bench.verify")
 """They take a minute and more even when shortened, and run in a soak test."""
 QUICK_START = PAGES[0]
@@ -366,7 +368,7 @@ def _await_health(port: int) -> None:
     pytest.fail("the console does not answer")
 
 
-@pytest.mark.parametrize("text", [text for text in MODULES if text not in depth(LONG, ())])
+@pytest.mark.parametrize("text", [text for text in MODULES if text not in (*ELSEWHERE, *depth(LONG, ()))])
 def test_modules_run(text: str) -> None:
     """Each documented `python -m` runs in the repository, a long benchmark with arguments that shorten it."""
     words = [sys.executable, *MODULES[text][1:], *SHORTENED.get(text, ())]
