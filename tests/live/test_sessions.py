@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import pytest
 
