@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class ChunkGroup:
         if request.reader is not None:
             result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
         else:
-            read = read_chunk if request.table.key else read_keyless
+            read = partial(read_chunk, stores=False) if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
         report = ChunkReport(
             reader=ReaderProcess.here(),

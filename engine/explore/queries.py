@@ -201,6 +201,9 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, version: TableVe
         connection.register(name, pa.concat_tables([schema.empty_table(), *version.batches(schema.names)]))
         return
     deleted_rows = {files.add(scan.folder, file): numbers for file, numbers in scan.deleted_rows.items()}
+    if not deleted_rows:
+        connection.register(name, schema.empty_table())
+        return
     parts = [(file, numbers) for file, numbers in deleted_rows.items() if numbers is not None]
     places = {
         "f": pa.array([file for file, numbers in parts for _ in range(len(numbers))], pa.string()),

@@ -118,8 +118,6 @@ def test_a_chunk_is_exact_at_its_high_watermark(
                 seen["exact"] = writer.in_range()
 
         result = read_chunk(session, endpoint, 6100, request, step)
-        assert result.writer is not None
-        result.writer.store()
         read = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files).sort_by("id")
         assert list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == seen["exact"], steps
         assert result.low.order <= result.high.order
@@ -167,8 +165,6 @@ def test_a_throttled_chunk_is_exact_at_its_high_watermark(
     for _ in range(8):
         session.watermarks.offer(_candidate(endpoint, session, kind))
         result = read_chunk(session, endpoint, 6400, request, step)
-        assert result.writer is not None
-        result.writer.store()
         read = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files).sort_by("id")
         assert list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == exact
         merged += result.backfill.changes
@@ -196,8 +192,6 @@ def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp
 
     request = ChunkRequest(table, 0, own_key(table), WHOLE, 100_000, LocalFolder(tmp_path), max_memory=1)
     result = read_chunk(session, endpoint, 6200, request, step)
-    assert result.writer is not None
-    result.writer.store()
     rows = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files)
     backfilled = 40 if kind == "gtid" else 0
     assert result.rows == rows.num_rows == 40_000 - backfilled

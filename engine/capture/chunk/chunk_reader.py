@@ -140,11 +140,18 @@ class Timings(dict[str, float]):
 
 
 def read_chunk(
-    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: StepHook = no_step
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    request: ChunkRequest,
+    step: StepHook = no_step,
+    *,
+    stores: bool = True,
 ) -> ChunkResult:
-    """Read one chunk. The caller stores its file (`ChunkResult.writer`), and may read the next chunk meanwhile.
+    """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help.
 
-    Raises TableStoppedError if it cannot be copied, TransientError if a retry may help.
+    stores: whether its file is stored; else the caller does that (`ChunkResult.writer`), and may read the next chunk
+    meanwhile.
     """
     timings, watermarks = Timings(), session.watermarks
     low = low_watermark(session, request, step)
@@ -180,12 +187,14 @@ def read_chunk(
             writer.write(rows if reduced is None else without(rows, reduced.touched_keys))
         for rows in reduced.upserts if reduced is not None else ():
             writer.write(request.projection.apply(rows).cast(schema))
-        files = writer.finish()
+        files = writer.close() if stores else writer.finish()
         timings.lap("write")
     nulled = request.projection.published_counts(nulled)
     counts = reduced.counts if reduced else Backfill()
     rows = sum(file.rows for file in files)
-    return ChunkResult(request.limits, low, high, files, rows, counts, nulled, dict(timings), writer)
+    return ChunkResult(
+        request.limits, low, high, files, rows, counts, nulled, dict(timings), None if stores else writer
+    )
 
 
 def low_watermark(session: ReaderSession, request: ChunkRequest, step: StepHook = no_step) -> Position:

@@ -64,11 +64,12 @@ class Readers:
         self.dropped += 1
 
     def reading(self, kind: str) -> Any:
-        def read(session: object, _: Endpoint, __: int, request: ChunkRequest) -> ChunkResult:
+        def read(session: object, _: Endpoint, __: int, request: ChunkRequest, *, stores: bool = True) -> ChunkResult:
             assert session is self
             self.read.append(f"{kind} {request.table.name} {request.number}")
             if error := self.errors.get((request.table.name, request.number)):
                 raise error
+            assert not stores or kind == "keyless", "the group stores while it reads on"
             store = self.stores.get((request.table.name, request.number))
             writer: Any = store and SimpleNamespace(store=store)
             return ChunkResult(self.limits, AT, AT, [], 3, Backfill(), Counter(), {}, writer)

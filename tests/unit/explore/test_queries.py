@@ -1,18 +1,24 @@
 """Queries over a lake: the tables they see, what they have no access to, and how they end."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from engine.capture.landing import VersionFiles
 from engine.decode.schema import Column, Table
 from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.layout import make_readable, mirror_folder
 from engine.explore import queries
 from engine.explore.one_select import QueryError
 from engine.explore.queries import answer, as_of_sql, history_sql, quoted
+from engine.explore.read_only_files import ReadOnlyFiles
 from engine.store.local_folder import LocalFolder
 
 TABLE = Table(
@@ -127,3 +133,14 @@ def test_values_stay_values() -> None:
     """A key that a user types cannot become SQL."""
     assert "id = '1''; DROP TABLE x'" in history_sql(TABLE, ["1'; DROP TABLE x"])
     assert '"Shop"."or""ders__changes"' in as_of_sql(TABLE, datetime(2026, 1, 2, tzinfo=UTC), 0)
+
+
+def test_a_version_without_files_has_no_rows(tmp_path: Path) -> None:
+    """A mirror before its first merge, or of a table whose rows were all deleted."""
+    version: Any = SimpleNamespace(
+        schema=pa.schema({"id": pa.int32()}), scan=lambda: VersionFiles(LocalFolder(tmp_path), {})
+    )
+    with closing(duckdb.connect()) as connection:
+        queries._register(connection, "empty", version, ReadOnlyFiles())
+        found = connection.execute("SELECT count(*) AS n, sum(id) AS s FROM empty").fetchall()
+    assert found == [(0, None)]
