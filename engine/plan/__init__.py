@@ -2,8 +2,8 @@
 
 planner.py            asks the server for what a plan needs
 strategy.py           decides: even, uneven or one, and why; `chunk_key()`: the spec's or the table's own
-chunks.py             the plan, and the bounds of an even one, by arithmetic; the range of a chunk in SQL, of which
-                      `capture.chunk.chunk_reader` builds the SELECT
+chunks.py             the plan; the bounds of an even one, by arithmetic; the WHERE clause of a chunk, which
+                      `capture.chunk.chunk_reader` selects by
 walk.py               the bounds of an uneven one, which the server finds
 next_chunks.py        picks one of the two for the next chunk
 coverage.py           which ranges are finished; `places`: in which chunk a key lies

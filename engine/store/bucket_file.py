@@ -20,7 +20,7 @@ class BucketFile:
     """A file that does not change: names in a table are used once."""
 
     def __init__(self, store: ObjectStore, key: str, folder: str, name: str, *, ends: bool = True) -> None:
-        """folder: its URL; errors are those of `Folder`. ends: whether the store gives the end of a file by itself."""
+        """folder: its URL; errors are those of `Folder`. ends: whether the store has suffix ranges."""
         self._store = store
         self._key = key
         self._folder = folder
@@ -45,7 +45,7 @@ class BucketFile:
             return 0, b""
 
     def _read_known_end(self) -> tuple[int, bytes]:
-        """The same, of a store that must be told where the end begins."""
+        """The same for a store without suffix ranges: a HEAD, then a range."""
         requests.got(self._folder)
         size = int(obstore.head(self._store, self._key)["size"])
         length = min(size, _END_BYTES)

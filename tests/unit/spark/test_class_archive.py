@@ -34,7 +34,7 @@ def archive_of(home: Path, content: bytes = b"archive") -> Path:
 
 
 def test_an_archive_is_used_until_it_is_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java is told its path, to check it, and to say nothing about it."""
+    """Java gets its path, verifies it, and logs nothing about it."""
     assert archive_options(home) == ""
     archive = archive_of(home)
     assert f"-XX:SharedArchiveFile={archive} -XX:+VerifySharedSpaces" in archive_options(home)
