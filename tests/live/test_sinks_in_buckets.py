@@ -99,6 +99,8 @@ def test_one_sink_is_in_a_bucket(
         pipeline.wait_for(lambda: _commits(pipeline, "delta") > mirrored, runner)
         assert not pipeline.events("store.away"), "the first destination is not there"
     faults.fault = lambda _method, _path: ""
+    if delta:
+        pipeline.wait_for(lambda: pipeline.events("store.back"), runner)
     pipeline.wait_for(lambda: _sink(pipeline)["state"] == "publishing", runner)
     pipeline.stop(runner)
     pipeline.run("caught-up")

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from engine.run.tables.resnapshot_limit import AT_ONCE
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
@@ -143,9 +144,11 @@ def test_a_stop_says_that_statements_are_logged_and_what_ends_that(
     runner = pipeline.start()
     pipeline.wait_for(lambda: streaming(pipeline) == ALL, runner)
     source.execute("SET GLOBAL binlog_format = 'MIXED'")
-    for n in range(2):
+    for n in range(1, 3):
         as_statement(source, f"UPDATE first SET v = 'z{n}' WHERE id = 2")
-        pipeline.wait_for(lambda n=n: len(pipeline.events("source.event")) >= len(ALL) * (n + 1), runner)  # type: ignore[misc]
+        pipeline.wait_for(lambda n=n: len(pipeline.events("source.event")) >= len(ALL) * n, runner)  # type: ignore[misc]
+        if n == 1:
+            pipeline.wait_for(lambda: all(one["state"] == "streaming" for one in pipeline.status()["tables"]), runner)
     by_name = {one["table"]: one for one in pipeline.status()["tables"]}
     stop = by_name["d.third"]
     assert stop["state"] == "stopped"
@@ -155,6 +158,39 @@ def test_a_stop_says_that_statements_are_logged_and_what_ends_that(
     assert "redump SPEC --table d.third" in stop["hint"]
 
 
+def test_a_source_that_logs_statements_for_minutes_stops_no_table(
+    source: Server, new_pipeline: PipelineFactory
+) -> None:
+    """After some resnapshots within an hour the next begins later, once for all writes until then, and says when.
+
+    An operator's resnapshot begins at once.
+    """
+    pipeline = new_pipeline(source, "d", poll=0.2)
+    runner = pipeline.start_streaming()
+
+    def resting() -> str:
+        as_statement(source, "UPDATE third SET v = CONCAT('z', RAND()) WHERE id = 2")
+        waits = pipeline.status()["waiting_for"] or ""
+        return waits if waits.startswith("the copy of d.third begins at ") else ""
+
+    pipeline.wait_for(resting, runner)
+    for _ in range(8):
+        resting()
+    epoch = len(pipeline.epochs())
+    pipeline.wait_for(lambda: len(pipeline.epochs()) > epoch, runner)
+    assert [e["within_hour"] for e in pipeline.events("source.event")] == list(range(1, AT_ONCE + 2))
+    assert "It is number 6 within an hour, and begins at " in pipeline.events("source.event")[-1]["reason"]
+    pipeline.stop(runner)
+    runner = pipeline.start()
+    pipeline.wait_for(resting, runner)
+    assert pipeline.command("redump", "--table", "d.third").returncode == 0
+    pipeline.wait_for(lambda: not pipeline.status()["waiting_for"], runner)
+    pipeline.finish(runner)
+    pipeline.run("caught-up")
+    equal(source, pipeline)
+    assert not [t for t in pipeline.status()["tables"] if t["state"] == "stopped"]
+
+
 def test_a_write_while_tables_are_copied(source: Server, new_pipeline: PipelineFactory) -> None:
     """Chunks whose reads span the statement are read again; all tables end equal, and none stops."""
     numbers = ", ".join(f"({n}, 'x')" for n in range(100, 6000))
@@ -162,7 +198,7 @@ def test_a_write_while_tables_are_copied(source: Server, new_pipeline: PipelineF
     pipeline = new_pipeline(source, "d", chunk_rows=100)
     runner = pipeline.start()
     pipeline.wait_for(lambda: len(pipeline.epochs()) > 1, runner)
-    for n in range(8):
+    for n in range(AT_ONCE):
         as_statement(source, f"UPDATE first SET v = 'z{n}' WHERE id = 2")
         source.execute("UPDATE d.third SET v = %s WHERE id %% 7 = 3", (f"w{n}",))
     pipeline.finish(runner)

@@ -115,7 +115,13 @@ class EpochCommit:
         read_s = clock.monotonic_s() - began_s
         ends = max([content.end, content.committed_position], key=lambda p: p.order)
         judged = self.alterations.judge(
-            self.connection.now, self.state(), content.alteration, to_resnapshot, ends, self.refused.waits
+            self.connection.now,
+            self.state(),
+            content.alteration,
+            to_resnapshot,
+            ends,
+            self.refused.waits,
+            self.snapshot.unread,
         )
         record, verdicts = self._record(content, judged)
         self.delivery.commit(record)

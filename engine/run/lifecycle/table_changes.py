@@ -5,6 +5,7 @@ Tables join and leave (`run.tables.membership`), stop, are resnapshotted, and ge
 
 from collections.abc import Callable, Mapping
 
+from engine.base import clock
 from engine.capture.binlog.statements import Alteration
 from engine.capture.captured_tables import CapturedTables
 from engine.destination.publisher import Publisher
@@ -20,6 +21,7 @@ from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import TableCopy, planned
 from engine.run.tables.alterations import changed
 from engine.run.tables.membership import MembershipChanges
+from engine.run.tables.resnapshot_limit import rest_s
 from engine.run.tables.schema_change import SchemaVerdict
 from engine.source.connect import Connection
 
@@ -69,8 +71,13 @@ class TableChanges:
     def _capture(self, name: str, table: TableState) -> None:
         """Capture a table from its committed state."""
         self._captured.take(name, table)
-        if not table.stopped and not table.copied:
-            self._snapshot.add(self._make_copy(name, table.coverage))
+        if not table.stopped:
+            self._copy(name, table)
+
+    def _copy(self, name: str, table: TableState) -> None:
+        """Start or continue a table's copy, unless it is copied."""
+        if not table.copied:
+            self._snapshot.add(self._make_copy(name, table.coverage), rest_s(table, clock.utc_text()))
 
     def commit_decisions(self) -> None:
         """Commit stops and resnapshots that were decided, before anything that can fail: the source may be away."""
@@ -116,6 +123,4 @@ class TableChanges:
             self._captured.publish(verdict.table, verdict.plan)
             if verdict.outcome == "resnapshotted":
                 self._journal.write(planned(verdict.plan))
-            table = self._state().tables[name]
-            if not table.copied:
-                self._snapshot.add(self._make_copy(name, table.coverage))
+            self._copy(name, self._state().tables[name])

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.refused_reads import RefusedReads
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
+from engine.run.snapshot.standstill import standstill
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.run.snapshot.throttle import RateShare
 from engine.source.connect import Endpoint
@@ -118,8 +120,11 @@ class SnapshotScheduler:
         self._refused_reads = refused_reads
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk, refused_reads)
 
-    def add(self, copy: TableCopy) -> None:
-        """Start or continue copying a table."""
+    def add(self, copy: TableCopy, wait_s: float = 0.0) -> None:
+        """Start or continue copying a table, in so many seconds."""
+        if wait_s:
+            copy.retry_at = clock.monotonic_s() + wait_s
+            copy.begins = clock.utc_text(clock.utc_now() + timedelta(seconds=wait_s))
         self._tables[copy.table.full_name] = copy
         self._retries.add(copy)
         # An earlier run may have been killed after a commit, before it journaled the chunks.
@@ -135,6 +140,13 @@ class SnapshotScheduler:
     def reading(self, table: str) -> bool:
         """Whether a job is reading chunks of a table, even if their result is ignored."""
         return any(table in group.chunks for group in self._jobs.values())
+
+    def unread(self, table: str) -> bool:
+        """Whether a table's copy has yet to begin: no job has read any of it."""
+        copy = self._tables.get(table)
+        if copy is None or copy.dropped or copy.redump:
+            return False
+        return not copy.turn and not copy.coverage.finished
 
     def redumped(self, table: str, chunk: int) -> bool:
         """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
@@ -206,10 +218,9 @@ class SnapshotScheduler:
                 (c for c in wanted if c.waiting and not paused(c.table.full_name)),
                 key=partial(TableCopy.priority, in_turn=limited),
             )
-            stopped = any(paused(copy.table.full_name) for copy in wanted)
-            stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
-            still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
-            reason = (hold() if ready else still) or (self._gate.disk.reason if self._gate.disk.blocks_work() else "")
+            reason = (hold() if ready else standstill(self._tables.values(), wanted, paused)) or (
+                self._gate.disk.reason if self._gate.disk.blocks_work() else ""
+            )
             self._activity.waiting_for = reason
             if reason or not ready or len(self._jobs) >= most:
                 return
@@ -236,7 +247,7 @@ class SnapshotScheduler:
             budget_s -= len(chunks) * copy.chunk_s
             chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
             copy.turn = self._groups + 1
-            requests += [self._request(copy, chunk, lease) for chunk in chunks]
+            requests += [_request(copy, chunk, lease, self._max_memory) for chunk in chunks]
             if budget_s <= 0:
                 break
         self._groups += 1
@@ -266,21 +277,6 @@ class SnapshotScheduler:
                     one = oldest.setdefault(name, {"chunks": numbers, "since": group.since, "rows": 0})
                     one["rows"] += counted.rows if counted and counted.table == name else 0
         self._activity.reading = oldest
-
-    def _request(self, copy: TableCopy, chunk: Chunk, lease: RateShare) -> ChunkRequest:
-        return ChunkRequest(
-            copy.table,
-            chunk.number,
-            copy.key,
-            chunk.limits,
-            copy.plan.chunk_rows,
-            copy.folder,
-            self._max_memory,
-            copy.projection,
-            None if copy.redump is None else copy.reader,
-            copy.keys_of(chunk.number),
-            lease.rate(copy.row_bytes),
-        )
 
     def collect(self) -> Batch:
         """The split-off chunks and the reports of ended jobs since the last call.
@@ -392,6 +388,22 @@ class SnapshotScheduler:
             self._gate.pace.release(group.lease, 0, 0, clock.monotonic_s())
         with suppress(TidemarkError):
             self._splitter.close()
+
+
+def _request(copy: TableCopy, chunk: Chunk, lease: RateShare, max_memory: int) -> ChunkRequest:
+    return ChunkRequest(
+        copy.table,
+        chunk.number,
+        copy.key,
+        chunk.limits,
+        copy.plan.chunk_rows,
+        copy.folder,
+        max_memory,
+        copy.projection,
+        None if copy.redump is None else copy.reader,
+        copy.keys_of(chunk.number),
+        lease.rate(copy.row_bytes),
+    )
 
 
 def _finished(report: ChunkReport, group: int) -> ChunkFinished:

@@ -95,6 +95,8 @@ class TableCopy:
     failures: int = 0
     """Failures in a row of the table as a whole."""
     retry_at: float = 0.0
+    begins: str = ""
+    """When its copy begins, if not at once: UTC text. `retry_at` is that time by the monotonic clock."""
     changed_s: float = math.inf
     """When a read first found the table changed (`clock.monotonic_s`)."""
     dropped: bool = False

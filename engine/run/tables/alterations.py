@@ -59,11 +59,12 @@ class Alterations:
         to_resnapshot: Collection[str],
         end: Position,
         waits: Callable[[str], bool],
+        unread: Callable[[str], bool],
     ) -> Judgement:
         """Judge the tables. alteration: the one that ends the epoch. end: the epoch's end.
 
         to_resnapshot: tables to resnapshot because an operator asked for it. waits: whether a table's resnapshot still
-        waits for a privilege.
+        waits for a privilege. unread: whether a table's copy has yet to begin, so that it shows all writes so far.
         """
         statements: dict[str, str | None] = {}
         cause = None
@@ -93,9 +94,12 @@ class Alterations:
                 alteration.alter if alteration is not None and statement is not None else None,
                 partial(self._later, connection, name, end),
             )
-            verdicts[name] = self._verdict(
-                connection, table_state, altered, statement, cause, on_request=name in to_resnapshot
-            )
+            decision = verdict(connection, self.spec, altered, statement)
+            if statement is not None and unread(name) and _same_copy(decision, altered):
+                continue
+            if not (name in to_resnapshot or (table_state.due and table_state.due.by is not None)):
+                decision = self._automatic(decision, table_state, altered, cause)
+            verdicts[name] = decision
         refused = {name: one for name, one in verdicts.items() if one.refusal}
         unaltered = {name: one for name, one in refused.items() if name not in altered_names}
         return Judgement(
@@ -104,24 +108,10 @@ class Alterations:
             {n: one.refusal for n, one in refused.items() if one.refusal and (one.due or n in unaltered)},
         )
 
-    def _verdict(
-        self,
-        connection: Connection,
-        table_state: TableState,
-        altered: Altered,
-        statement: str | None,
-        cause: ResnapshotCause | None,
-        *,
-        on_request: bool,
+    def _automatic(
+        self, decision: SchemaVerdict, table_state: TableState, altered: Altered, cause: ResnapshotCause | None
     ) -> SchemaVerdict:
-        """The verdict on one table.
-
-        cause: of a resnapshot after the statement, if it is a write. on_request: whether an operator asked for a
-        resnapshot.
-        """
-        decision = verdict(connection, self.spec, altered, statement)
-        if on_request or (table_state.due and table_state.due.by is not None):
-            return decision
+        """The verdict on a table for which no operator asked. cause: of a resnapshot after a statement that writes."""
         if table_state.due and table_state.due.why and decision.reason == REQUESTED:
             decision = replace(decision, reason=table_state.due.why.message)
         limit, remedy = self.spec.source.max_resnapshots_per_hour, ""
@@ -167,6 +157,12 @@ class Alterations:
                 return None
             statements.append(later.alter)
             start = binlog_range.end
+
+
+def _same_copy(decision: SchemaVerdict, altered: Altered) -> bool:
+    """Whether a resnapshot would read the table as its copy under way does."""
+    as_captured = decision.table.identified_by(altered.plan.chunk_key)
+    return decision.outcome == "resnapshotted" and as_captured == altered.table
 
 
 def changed(name: str, verdict: SchemaVerdict, alteration: Alteration | None) -> TableChanged:

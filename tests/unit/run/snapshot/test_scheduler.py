@@ -16,6 +16,7 @@ from engine.base.errors import (
     TableStoppedError,
     TransientError,
 )
+from engine.base.wording import utc_time
 from engine.capture.files import DataFile
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import ChunkGroup
@@ -459,3 +460,32 @@ def test_with_one_reader_and_a_rate_tables_take_turns(tmp_path: Path) -> None:
             order += [name for group in run.assign() for name in group]
             run.settle()
         assert order == ["large", "small", "large", "small"]
+
+
+def test_a_copy_that_begins_later_says_when_and_is_unread_until_then(tmp_path: Path) -> None:
+    """A statement on it needs no other resnapshot until its first chunk is given to a reader."""
+    table, other = table_copy("t", 4), table_copy("u", 4)
+    with copies(tmp_path, other) as run:
+        run.snapshot.add(table, 3600.0)
+        assert {name for group in run.assign() for name in group} == {"u"}
+        assert (run.snapshot.unread("d.t"), run.snapshot.unread("d.u"), run.snapshot.unread("d.v")) == (
+            True,
+            False,
+            False,
+        )
+        while run.snapshot.under_way:
+            run.settle()
+            run.assign()
+        assert run.activity.waiting_for.startswith(f"the copy of d.t begins at {utc_time(table.begins)}")
+        assert not run.snapshot.idle
+        table.retry_at = 0.0
+        run.assign()
+        assert not run.snapshot.unread("d.t")
+
+
+def test_a_copy_that_an_earlier_run_began_is_not_unread(tmp_path: Path) -> None:
+    """Nor are a dropped one and redumped parts."""
+    begun = table_copy("t", 4, coverage=Coverage(finished=((0, 0),), pending={1: Range(("10",), ("20",))}))
+    with copies(tmp_path, begun, table_copy("u", 4), table_copy("v", 4, redump="c")) as run:
+        run.snapshot.drop("d.u")
+        assert not any(run.snapshot.unread(f"d.{name}") for name in "tuv")

@@ -6,7 +6,7 @@ from engine.base.errors import TableStoppedError
 from engine.decode.schema import Column, Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
-from engine.run.tables.resnapshot_limit import limited
+from engine.run.tables.resnapshot_limit import APART, AT_ONCE, limited, rest_s
 from engine.run.tables.schema_change import Altered, SchemaVerdict
 
 TABLE = Table("d", "t", (Column("id", "int", nullable=False),), ("id",))
@@ -50,3 +50,19 @@ def test_older_ones_do_not_count_and_other_verdicts_stay() -> None:
     assert limited(AGAIN, ALTERED, known(10, 20, 30), 3, later).within_hour == 2
     evolved = replace(AGAIN, outcome="evolved")
     assert limited(evolved, ALTERED, known(10, 20, 30), 3, NOW) == evolved
+
+
+def test_frequent_resnapshots_begin_later_and_say_when() -> None:
+    """The first five begin at once; so does one after an operator's, whose state has no automatic ones."""
+    fifth = limited(AGAIN, ALTERED, known(10, 20, 30, 40), 20, NOW)
+    assert fifth.reason == AGAIN.reason
+    sixth = limited(AGAIN, ALTERED, known(10, 20, 30, 40, 50), 20, NOW)
+    assert sixth.reason == (
+        "its rows may have other values. It is number 6 within an hour, and begins at 2026-01-01 01:02:00 UTC"
+    )
+    assert rest_s(known(10, 20, 30, 40, 50), "2026-01-01T00:50:01.000000Z") == 0
+    assert len(known(*range(50, 56)).resnapshots) == AT_ONCE + 1
+    assert rest_s(known(*range(50, 56)), "2026-01-01T00:55:30.000000Z") == 90
+    assert rest_s(known(*range(50, 56)), "2026-01-01T00:57:30.000000Z") == 0
+    assert rest_s(known(*range(50, 56)), "2026-01-01T00:05:00.000000Z") == APART.total_seconds(), "the clock went back"
+    assert rest_s(known(), NOW) == 0
