@@ -3,7 +3,8 @@
 directory.py          the paths of all files; `formats`: their versions
 command_file.py       commands to a runner; `command_queue`: those that wait; `inbox_access`: who may send them
 runner_file.py        whether a runner lives, and what it says of itself (`runner_record`)
-pipeline_lock.py      one runner at a time; `launch` starts one
+pipeline_lock.py      one runner at a time, and who waits for its place; in a bucket, `remote_state.lease`. What the
+                      next one does before it writes: `engine.run.lifecycle.takeover`. `launch` starts a runner
 controls.py           settings of operators that outlive the runner
 verifications.py      how far each table is verified (`verification_records`); `table_verdict`: what that means now
 disk.py               waits while nothing can be written; `full_disks`: why; `write_outage`: its record

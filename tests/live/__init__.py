@@ -1,12 +1,12 @@
-"""Tests on real servers and a real Spark.
+r"""Tests on real servers and a real Spark.
 
 copies                test_copy, test_chunk, test_plans, test_keys, test_values, test_watermarks
 the binlog            test_binlog, test_transaction_forms, test_xa_sessions, test_schema_changes, test_ddl_fuzz,
                       test_positions
 kills and disasters   test_copy, test_disaster, test_power_cut, test_disk_full, test_outage, test_frozen; in a bucket:
                       test_bucket_disasters, test_bucket, test_host_takeover, test_remote_state
-                      many other tests kill their runner too (`runner.kill()`), and so do powercut/test_runner and
-                      browser/test_night
+                      many other tests kill their runner too, and so do powercut/test_runner and browser/test_night;
+                      `grep -rlE 'kill\(|SIGKILL|killed=True' tests` lists them all
 operators             test_commands, test_redump_parts, test_resnapshot, test_membership, test_stops, test_parked
 proofs                test_verify, test_audit, test_explore, test_versions
 destinations          test_delta_bucket, test_parquet, test_further_sinks, test_maintenance

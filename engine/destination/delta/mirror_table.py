@@ -71,7 +71,7 @@ class MirrorTable:
             mirror_schema(table), properties, must_exist=must_exist, vectors=self.on_read, all_columns=False
         )
 
-    def widen(self, table: Table) -> None:
+    def add_columns(self, table: Table) -> None:
         """Add the table's new columns, and leave the types of the others."""
         self.lake.add_columns(mirror_schema(table), properties_of(table, mirror=True))
 

@@ -139,7 +139,7 @@ class DeltaDestinationTable:
             return  # a later resnapshot has replaced the columns
         self.pair.create(must_exist=False)
         if table.key and not copy_follows:
-            self.pair.mirror.widen(table)
+            self.pair.mirror.add_columns(table)
 
     def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
         """Give the change log the new columns, or begin it again.

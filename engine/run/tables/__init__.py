@@ -2,8 +2,9 @@
 
 A DDL: `capture.binlog.statements` finds it, `alterations` finds the tables it affects, `ddl` reads its text, and
 `schema_change` decides what happens to the table. The next commit has it (`ledger.records.TableChange.altered`). From
-there `destination.epoch_replay` has the destination's table `alter` its columns, in Delta by
-`destination.delta.schema_evolution`.
+there `destination.epoch_replay` has the destination's table `alter` its columns. In Delta, `destination.delta.table`
+does: the mirror gets new columns (`mirror_table`), the change log new columns and wider types (`change_log_table`).
+`schema_evolution` says which.
 
 A stop: whoever finds that a table cannot continue raises TableStoppedError. `run.epochs.pending_chunks` collects those
 of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination, where any error of a
