@@ -119,7 +119,8 @@ def _shown(now: Status) -> str:
 
 
 def _print_alerts(out: Console, now: Status) -> None:
-    """Print the active alerts and the silences."""
+    """Print the active alerts and the silences. The lines above have the text of a stopped table."""
+    told = {stop_sentence(t.table, t.error) for t in now.tables if t.error}
     for alert in now.alerts:
         owner = alert.acknowledged
         seen = f"Acknowledged by {owner.actor} at {utc_time(owner.at)}." if owner else ""
@@ -127,8 +128,9 @@ def _print_alerts(out: Console, now: Status) -> None:
         if by := alert.silenced:
             silenced = f"Silenced by {by.actor} until {utc_time(by.until)}: {by.reason}"
         style = "yellow" if alert.acknowledged else "red"
-        what = f"alert since {utc_time(alert.since)}: {alert.message}"
-        out.print(sentences(what, alert.hint, seen, silenced), style=style, markup=False)
+        message, hint = (f"{alert.table} stopped", "") if alert.message in told else (alert.message, alert.hint)
+        what = f"alert since {utc_time(alert.since)}: {message}"
+        out.print(sentences(what, hint, seen, silenced), style=style, markup=False)
     for one in now.silences:
         which = " of ".join(part for part in (one.kind or "all alerts", one.table) if part)
         text = f"silenced until {utc_time(one.until)} by {one.actor}: {which}: {one.reason} (silence {one.id})"

@@ -25,6 +25,24 @@ from engine.status.status_records import AlertOwner, Status, TableStatus
 from engine.status.status_text import first_line, print_status
 
 AT = "2026-11-27T03:40:00.000000Z"
+STOPPED_TABLE = TableStatus(
+    table="shop.orders",
+    state="stopped",
+    chunks_done=1,
+    chunks_total=1,
+    rows_read=9,
+    changes_applied=0,
+    dates_nulled={},
+    error="It stopped.",
+    hint=None,
+    destination=None,
+    parked=(),
+    reading=None,
+    mirror=None,
+    verification=None,
+    lacks_since=None,
+    due=None,
+)
 
 
 def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
@@ -47,6 +65,21 @@ def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
     assert f"behind. Resume it. Acknowledged by ada at {utc_time(made.at)}." in out.getvalue()
 
 
+def test_the_text_of_a_stopped_table_is_printed_once(tmp_path: Path) -> None:
+    """Its alert says since when; another alert keeps its text."""
+    where, hint = Directory(tmp_path), "Correct the value in the source."
+    stop = Alert("table_stopped", "shop.orders", message="shop.orders stopped: no date.", hint=hint, since=AT)
+    lag = Alert("lag", message="The pipeline is 75 s behind.", hint="Resume it.", since=AT)
+    where.alerts.write_text(list_text("alerts", [stop.to_json(), lag.to_json()]))
+    table = replace(STOPPED_TABLE, error="shop.orders: no date.", hint=hint)
+    out = StringIO()
+    print_status(Console(file=out, width=500), replace(status(where, "shop"), tables=(table,)))
+    text = out.getvalue()
+    assert (text.count("no date."), text.count(hint)) == (1, 1)
+    assert f"alert since {utc_time(AT)}: shop.orders stopped" in text
+    assert "behind. Resume it." in text
+
+
 def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -> None:
     """The alert then counts as not acknowledged."""
     where = Directory(tmp_path)
@@ -67,25 +100,7 @@ def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
     """A phase is that of a live run; nobody paused a pipeline that waits for room."""
     at = "2026-11-27T03:40:00.000000Z"
     away = SourceOutage(at, 1, at, "Nobody answers.", None)
-    orders = TableStatus(
-        table="shop.orders",
-        state="stopped",
-        chunks_done=1,
-        chunks_total=1,
-        rows_read=9,
-        changes_applied=0,
-        dates_nulled={},
-        error="It stopped.",
-        hint=None,
-        destination=None,
-        parked=(),
-        reading=None,
-        mirror=None,
-        verification=None,
-        lacks_since=None,
-        due=None,
-    )
-    stopped = (orders, replace(orders, table="shop.items", state="streaming", error=None))
+    stopped = (STOPPED_TABLE, replace(STOPPED_TABLE, table="shop.items", state="streaming", error=None))
     assert line(tmp_path) == "shop: running, streaming"
     assert line(tmp_path, away=away) == "shop: source unreachable since 2026-11-27 03:40:00 UTC"
     assert (
