@@ -19,7 +19,7 @@ from engine.history.table_details import Changes, Flow, NewestTableState, StateC
 from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
 from engine.journal.verification_summary import Unreadable
-from engine.pipeline.state_words import RemovedFiles
+from engine.pipeline.state_words import SILENT_SPARK, RemovedFiles, table_state
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
@@ -100,7 +100,7 @@ def layers(facts: PageFacts, now: datetime) -> tuple[Layer, ...]:
 
 
 def state_layer(facts: PageFacts, now: datetime) -> Layer:
-    """The state; grey without a live runner, because nobody carries it out."""
+    """The state; without a runner that responds, that of the runner, or grey, because nobody carries it out."""
     tip = "The table's state in the journal, and when it entered that state."
     if facts.state is None:
         detail = "its copy has not begun" if facts.progress and facts.progress.planned else "no run has planned it"
@@ -110,8 +110,10 @@ def state_layer(facts: PageFacts, now: datetime) -> Layer:
     if facts.state.state in ("copying", "streaming"):
         until = stale_since(facts.runner, facts.lag, now)
         if not facts.runner.responds:
-            colour = "gray"
-            details.insert(0, f"when last seen, {words.date_time(until)}" if until else "when last seen")
+            seen = f"when last seen, {words.date_time(until)}" if until else "when last seen"
+            headline = table_state(facts.state.state, facts.runner.shown_state).capitalize()
+            colour = "red" if facts.runner.state in ("lost", "frozen") else "gray"
+            details.insert(0, f"{facts.state.state} {seen}")
         elif (halt := _halt(facts)) is not None:
             headline, colour, (detail,) = halt
             details = [detail, f"{facts.state.state} {details[0]}"]
@@ -123,12 +125,14 @@ def state_layer(facts: PageFacts, now: datetime) -> Layer:
 def _halt(facts: PageFacts) -> VerdictLine | None:
     """What a table that is copied or streamed by a live runner waits for; None if it does not wait."""
     runner = facts.runner
-    if runner.phase == "starting":
+    if runner.phase == "starting" and runner.shown_state != SILENT_SPARK:
         return "Starting", "gray", ("nothing is read yet",)
     if runner.away is not None:
         return "Waits for the source", runner.away.colour, (outage(runner.away.cause).replace("The", "the", 1),)
     if runner.unwritten:
         return runner.unwritten.words.headline, runner.unwritten.colour, (runner.unwritten.reason,)
+    if runner.shown_state == SILENT_SPARK:
+        return runner.style.label, "red", ("nothing is read until it answers",)
     if runner.state == "paused":
         return "Paused", "violet", ("the pipeline is paused",)
     if facts.paused and facts.state is not None and facts.state.state == "copying":

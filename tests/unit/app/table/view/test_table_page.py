@@ -82,8 +82,8 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
     assert rows["Lag of the pipeline"] == "up to 2 h"
     assert rows["Last measured"] == "2026-01-31 13:30:17 UTC · 2 h ago"
     layer = state_layer(quiet, NOW)
-    assert (layer.headline, layer.colour) == ("Streaming", "gray")
-    assert layer.details[0] == "when last seen, 2026-01-31 13:30:17 UTC"
+    assert (layer.headline, layer.colour) == ("Runner lost", "red")
+    assert layer.details[0] == "streaming when last seen, 2026-01-31 13:30:17 UTC"
 
 
 @pytest.mark.parametrize("by", [runner(), LOST])
@@ -321,6 +321,24 @@ def test_a_table_of_a_frozen_runner_is_not_current() -> None:
     """It does not stream, whatever the journal says, and its copy does not continue."""
     found = facts(by=frozen_runner(), reading=lag(0.4, age=91), progress=table(4, 2, rows=1000))
     state, copy = state_layer(found, NOW), copy_layer(found, NOW)
-    assert (state.colour, state.details[0]) == ("gray", "when last seen, 2026-01-31 15:28:46 UTC")
+    assert (state.headline, state.colour) == ("Not responding", "red")
+    assert state.details[0] == "streaming when last seen, 2026-01-31 15:28:46 UTC"
     assert fresh(found) == ("Not current", "red", "the runner does not respond")
     assert (copy.headline, copy.colour) == ("Incomplete", "gray")
+
+
+@pytest.mark.parametrize("phase", ["starting", "streaming"])
+def test_a_table_does_not_stream_while_spark_does_not_answer(phase: str) -> None:
+    """The state is the one that Live shows, also while the run starts."""
+    silent = replace(runner(), phase=phase, silent_spark=True)
+    state = state_layer(facts(by=silent), NOW)
+    assert (state.headline, state.colour) == ("Spark does not answer", "red")
+    assert state.details[1].startswith("streaming since")
+
+
+def test_a_table_of_a_stopped_pipeline_does_not_stream() -> None:
+    """Nor does it of one that starts: the word is the one that Live shows."""
+    stopped = state_layer(facts(by=runner("ended", alive=False)), NOW)
+    assert (stopped.headline, stopped.colour) == ("Not running", "gray")
+    starting = state_layer(facts(by=runner("starting", alive=False)), NOW)
+    assert (starting.headline, starting.colour) == ("Starting", "gray")
