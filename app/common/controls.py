@@ -104,8 +104,9 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
         if not runner.alive:
             if (watch := as_status(where, home.record_of(where))) and watch.due:
                 ask(where, "stop", "Cancel restart", ":material/stop:", *_CONFIRM["cancel"], key=f"{key}-cancel")
-            with _place():
-                start_button(where, runner, key=key)
+            if runner.state != "starting":
+                with _place():
+                    start_button(where, runner, key=key)
 
 
 def try_now(where: Directory, key: str = "try") -> None:
@@ -133,11 +134,10 @@ def start_button(where: Directory, runner: Runner, *, key: str) -> None:
     """The button to start or restart. It has a callback, which runs even if the next click leaves the page."""
     click = clicks(where.root.name)
     st.button(
-        "Start" if runner.state in ("new", "starting") else "Restart",
+        "Start" if runner.state == "new" else "Restart",
         icon=":material/play_arrow:",
         type="secondary" if runner.state == "ended" or runner.needs_resnapshot else "primary",
         key=f"{key}-start-{click}",
-        disabled=runner.state == "starting",
         on_click=start,
         args=(where, click),
     )

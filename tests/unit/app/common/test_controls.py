@@ -2,14 +2,16 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.common import controls
+from app.common import controls, home
 from app.common.view.roles import EVERYBODY
+from engine.base import clock
 from engine.base.errors import MismatchError, SourceLostError, SparkLostError, TidemarkError
 from engine.pipeline.directory import Directory
 from engine.source.connect import RESNAPSHOT_ALL
@@ -182,3 +184,19 @@ def test_a_refused_start_is_shown_until_the_next_click(monkeypatch: pytest.Monke
     next(one for one in run.button if one.label == "Start").click().run()
     assert not run.exception
     assert not run.error
+
+
+def test_a_launched_runner_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before its first heartbeat it has no button at all: a command would find no run."""
+    where = Directory(tmp_path / "shop")
+    where.root.mkdir()
+    where.spec.write_text(SPEC.format(name="shop"))
+    monkeypatch.setenv(EVERYBODY, "1")
+    run = AppTest.from_function(refused, args=(str(where.root),)).run(timeout=30)
+    assert [one.label for one in run.button] == ["Start"]
+    with subprocess.Popen(["sleep", "600"]) as process:
+        monkeypatch.setattr(home, "launches", lambda: {"shop": home.Launch(process, clock.utc_now())})
+        run.run()
+        process.kill()
+    assert not run.exception
+    assert [one.label for one in run.button] == []
