@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.alerts import alert_acts, route_test, silence_section
+from app.alerts.resolved_alerts import resolved_alerts
 from app.common import access, columns, home, meaning, messages, new_tables, places, welcome
 from app.common.autorefresh import autorefresh
 from app.common.view import alert_list, words
@@ -15,7 +16,7 @@ from app.common.view.hints import for_console
 from engine.alerting.acknowledgements import acknowledge, occurrence
 from engine.base import clock
 from engine.base.errors import TidemarkError
-from engine.history import alert_queries, series
+from engine.history import series
 from engine.pipeline.directory import Directory
 from engine.spec import settings
 from engine.spec.alert_settings import Alerts
@@ -147,11 +148,11 @@ def silenced(name: str | None) -> None:
 
 @autorefresh()
 def resolved(name: str | None) -> None:
-    """The alerts that are over, from the journals."""
+    """The alerts that are over."""
     st.subheader("Resolved", anchor=False)
     where = {one.root.name: one for one in home.directories()}
     rows = alert_list.resolved_rows(
-        home.ask(alert_queries.cleared, name),
+        resolved_alerts(name),
         lambda pipeline, alert: home.acknowledgement(where[pipeline], alert) if pipeline in where else None,
     )
     if not rows:

@@ -59,14 +59,12 @@ from engine.journal.verification_events import (
     MirrorWritten,
     TableVerified,
 )
-from engine.pipeline.active_alert import Alert, AlertName
+from engine.pipeline.active_alert import WATCHED_KINDS, Alert, AlertName
 from engine.spec.alert_settings import Alerts as Settings
 
 _ROUTES = ("route_unreachable", None)
 _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
-WATCHDOGS = ("runner_lost", "runner_frozen", "not_restarted")
-"""Alerts about an earlier run."""
 _HOUR_S = 3600.0
 _OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
 _OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked", "privileges_missing")
@@ -411,7 +409,7 @@ class ActiveAlerts:
         yield self._raise(Alert(*name, event.exit_code, None, message, error.hint, at, at))
 
     def _clear_watchdogs(self, message: str) -> Iterator[AlertNotice]:
-        for kind in WATCHDOGS:
+        for kind in WATCHED_KINDS:
             yield from self._clear((kind, None), message, None)
 
     def _clear_run_failed(self, at: str) -> Iterator[AlertNotice]:

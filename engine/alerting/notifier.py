@@ -12,7 +12,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from engine.alerting.alerts import WATCHDOGS, ActiveAlerts, AlertNotice
+from engine.alerting.alerts import ActiveAlerts, AlertNotice
 from engine.alerting.notify.notice import Notice, notice_of
 from engine.alerting.notify.routes import Routes, broken_routes
 from engine.alerting.silences import silence_of
@@ -49,7 +49,7 @@ class Notifier:
         self._stderr = stderr
         # The watchdog's record forgets them with the next run: one that is killed while it starts must leave them to a
         # later one.
-        self._alerts.unsaved = any(kind in WATCHDOGS for kind, _ in self._alerts.standing)
+        self._alerts.unsaved = any(kind in WATCHED_KINDS for kind, _ in self._alerts.standing)
         self._save_changes()
         journal.listeners.append(self.hear)
 

@@ -1,6 +1,6 @@
 """An active alert, as the file of active alerts has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -8,6 +8,8 @@ from engine.base.json_records import record_from
 from engine.journal.alert_events import AlertRaised
 from engine.journal.events import fields_of
 
+WATCHED_KINDS = ("runner_lost", "runner_frozen", "not_restarted")
+"""The kinds of alerts that watchdogs raise, about a run that is gone or does not respond."""
 AlertName = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
 
@@ -56,3 +58,15 @@ class Alert:
     def event(self, kind: type[AlertRaised]) -> AlertRaised:
         """The event that the journal and the routes get. kind: `AlertRaised` or `AlertCleared`."""
         return kind(**{name: getattr(self, name) for name in fields_of(kind.NAME)})
+
+
+def present_alerts(alerts: Iterable[Alert], *, alive: bool, frozen: bool) -> list[Alert]:
+    """The alerts that `status` and the console show.
+
+    A live runner is not lost. The alert about the run before clears only when this one works, not while it starts.
+
+    alive, frozen: as of `engine.pipeline.runner_record.RunnerRecord`.
+    """
+    if not alive:
+        return list(alerts)
+    return [one for one in alerts if one.kind not in WATCHED_KINDS or (frozen and one.kind == "runner_frozen")]

@@ -26,7 +26,7 @@ from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasu
 from engine.journal.parts import newest_lines, runs_in
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
-from engine.pipeline.active_alert import Alert
+from engine.pipeline.active_alert import Alert, present_alerts
 from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.known_lag import is_current, known_lag
@@ -116,7 +116,7 @@ def status(
         blocked=alive.blocked if alive else (),
         controls=runner.controls if runner else None,
         commands=runner.commands if runner else (),
-        alerts=tuple(_alert(directory, alert) for alert in read_alerts(directory)),
+        alerts=_alerts(directory, runner),
         silences=tuple(silences(directory)),
         disk=_disk(directory),
         queue=() if alive else tuple(waiting_commands(directory)),
@@ -136,6 +136,12 @@ def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
         SinkProgress.waiting(name, sink.type, sink.path, sink.stopped.message if sink.stopped else None)
         for name, sink in (state.sinks if state else {}).items()
     )
+
+
+def _alerts(directory: Directory, runner: RunnerRecord | None) -> tuple[AlertStatus, ...]:
+    alive, frozen = (runner.alive, runner.frozen is not None) if runner else (False, False)
+    alerts = present_alerts(read_alerts(directory), alive=alive, frozen=frozen)
+    return tuple(_alert(directory, alert) for alert in alerts)
 
 
 def _alert(directory: Directory, alert: Alert) -> AlertStatus:

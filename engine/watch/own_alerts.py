@@ -24,7 +24,7 @@ from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import list_text, read_runners_alerts
 from engine.spec.settings import Spec
 from engine.watch.announcing import Announcer
-from engine.watch.record import WatchRecord
+from engine.watch.record import ResolvedAlert, WatchRecord
 
 WatchReport = Callable[[str, str], None]
 """Called with a pipeline's name and what the watchdog did about it."""
@@ -82,17 +82,23 @@ class OwnAlerts:
         return replace(record, alerts=(*alerts, replace(alert, announced=ts)), unposted=unposted)
 
     def cleared(self, about: Subject, record: WatchRecord, kinds: Collection[str], message: str) -> WatchRecord:
-        """Without the alerts of these kinds. The end of one that routes know is announced."""
+        """Without the alerts of these kinds. The end of one that routes know is announced.
+
+        The record keeps those that the journal cannot take, because the run is alive and writes it.
+        """
         over = [one for one in record.alerts if one.kind in kinds]
-        unposted = record.unposted
+        unposted, resolved = record.unposted, record.resolved
         for one in over:
             event = replace(one, message=redact(message), hint="").event(AlertCleared)
             ts = journalled(about, event)
+            if not surely_gone(about.runner):
+                resolved = (*resolved, ResolvedAlert(one, ts))
             if not one.held:
                 unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
         if over:
             self._report(about.name, message)
-        return replace(record, alerts=tuple(one for one in record.alerts if one not in over), unposted=unposted)
+        alerts = tuple(one for one in record.alerts if one not in over)
+        return replace(record, alerts=alerts, unposted=unposted, resolved=resolved)
 
     def released(self, about: Subject, record: WatchRecord) -> WatchRecord:
         """With messages about the run's own alerts that a silence held back, and holds back no more.

@@ -1,6 +1,7 @@
 """What the watchdogs of a pipeline know together: `watchdog.json`, which only the holder of `watchdog.lock` writes.
 
-It is about one run that was lost or has failed. Once another run has begun, only its `restarts` matter.
+It is about one run that was lost or has failed. Once another run has begun, only its `restarts`
+and `resolved` matter.
 """
 
 import errno
@@ -22,6 +23,8 @@ from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.watch.restart_rules import HOUR_S
 
+_MOST_RESOLVED = 100
+"""Resolved alerts in the record."""
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
@@ -65,6 +68,21 @@ class Unposted:
 
 
 @dataclass(frozen=True)
+class ResolvedAlert:
+    """An alert that was cleared while its run could still write its journal, so that the journal lacks it."""
+
+    alert: Alert
+    cleared: str
+    """UTC text."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self | None:
+        """One of `watchdog.json`; None if its alert is damaged. Raises KeyError or TypeError if more is."""
+        alert = Alert.from_json(record["alert"])
+        return None if alert is None else cls(alert, str(record["cleared"]))
+
+
+@dataclass(frozen=True)
 class WatchRecord:
     """The content of `watchdog.json`."""
 
@@ -80,6 +98,8 @@ class WatchRecord:
     """Why it will not, although the spec asks for restarts."""
     restarts: tuple[Restart, ...] = field(default=())
     """Those of the last hour, oldest first."""
+    resolved: tuple[ResolvedAlert, ...] = ()
+    """Those of all runs, oldest first."""
 
 
 def read_record(directory: Directory) -> WatchRecord:
@@ -92,6 +112,8 @@ def read_record(directory: Directory) -> WatchRecord:
         }
         values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
+        resolved = map(ResolvedAlert.from_json, values.get("resolved", ()))
+        values["resolved"] = tuple(one for one in resolved if one is not None)
         values["unposted"] = tuple(map(Unposted.from_json, values.get("unposted", ())))
         lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
         return WatchRecord(**values | lists)
@@ -100,9 +122,10 @@ def read_record(directory: Directory) -> WatchRecord:
 
 
 def write_record(directory: Directory, record: WatchRecord) -> None:
-    """Replace the record, without the restarts that are older than an hour. Raises OSError."""
+    """Replace the record, without restarts older than an hour and the oldest resolved alerts. Raises OSError."""
     restarts = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
-    text = json.dumps(formats.stamped("watch", {**asdict(record), "restarts": restarts}), ensure_ascii=False, indent=1)
+    kept = {"restarts": restarts, "resolved": [asdict(one) for one in record.resolved[-_MOST_RESOLVED:]]}
+    text = json.dumps(formats.stamped("watch", {**asdict(record), **kept}), ensure_ascii=False, indent=1)
     write_atomically(directory.watchdog, text)
 
 

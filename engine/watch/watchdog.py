@@ -21,6 +21,7 @@ from engine.base.redaction import redact
 from engine.base.wording import utc_time
 from engine.journal.parts import parts_in
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
+from engine.pipeline.active_alert import WATCHED_KINDS
 from engine.pipeline.directory import Directory
 from engine.pipeline.frozen_runner import FrozenRunner
 from engine.pipeline.launch import launch
@@ -44,8 +45,6 @@ from engine.watch.restart_rules import (
 )
 from engine.watch.stop_requests import waiting_stop
 
-ALERTS = ("runner_lost", "runner_frozen", "not_restarted")
-"""The kinds of alerts that watchdogs raise."""
 _BACK, _ENDED = "The runner is alive: its heartbeat is back.", "The run was not lost: it has ended by itself."
 _GONE = "The process that did not respond has ended."
 _ENDING_S = 30.0
@@ -178,7 +177,7 @@ class Watchdog:
             if decides and runner.run == read_runner_id(where):
                 record = earlier
                 if earlier.run == runner.run:
-                    record = replace(self._alerts.cleared(about, earlier, ALERTS, message), due="", down="")
+                    record = replace(self._alerts.cleared(about, earlier, WATCHED_KINDS, message), due="", down="")
                 if owes_messages:
                     record = self._alerts.released(about, record)
                 if record != earlier:
@@ -296,7 +295,9 @@ def _spec_of(file: Path, _changed_ns: int) -> Spec:
 
 def _of_run(record: WatchRecord, run: str) -> WatchRecord:
     """The record, if it is about this run; else a new one."""
-    return record if record.run == run else WatchRecord(run=run, restarts=record.restarts, unposted=record.unposted)
+    if record.run == run:
+        return record
+    return WatchRecord(run=run, restarts=record.restarts, unposted=record.unposted, resolved=record.resolved)
 
 
 def _ending(runner: RunnerRecord) -> bool:

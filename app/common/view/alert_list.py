@@ -21,12 +21,11 @@ from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.journal.alert_kinds import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
-from engine.pipeline.active_alert import Alert
+from engine.pipeline.active_alert import WATCHED_KINDS, Alert, present_alerts
 from engine.spec.alert_settings import Alerts as Settings
 
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
-_ABOUT_EARLIER_RUNS = ("runner_lost", "runner_frozen", "not_restarted")
 _OF_STATES = {"lost": "runner_lost", "frozen": "runner_frozen", "failed": "run_failed"}
 """The kind of the alert that says no more than the state of the runner."""
 _DURATIONS = ("lag", "runway", *OUTAGES.values(), "disk_filling")
@@ -90,10 +89,9 @@ def standing_alerts(runner: Runner, alerts: Sequence[Alert]) -> list[Alert]:
         full = Alert("disk_full", message=message, since=since)
         alerts = [full, *alerts]
     kind = _OF_STATES.get(runner.state)
-    if runner.alive:  # a runner is there again; the alert of the lost one clears only when the new one works
-        alerts = [one for one in alerts if one.kind == kind or one.kind not in _ABOUT_EARLIER_RUNS]
+    alerts = present_alerts(alerts, alive=runner.alive, frozen=runner.state == "frozen")
     if kind is None:
-        return list(alerts)
+        return alerts
     message, hint = _problem_words(runner)
     if any(one.kind == kind for one in alerts):
         silent = runner.frozen is not None or runner.unseen is not None
@@ -165,7 +163,7 @@ def _known_at(kind: str, runner: Runner) -> datetime | None:
     """When an alert was last known; None if it is current."""
     if runner.responds:
         return runner.away.since if runner.away is not None and kind in _MEASURED else None
-    about_the_end = kind in _ABOUT_EARLIER_RUNS or (kind == "run_failed" and runner.state == "failed")
+    about_the_end = kind in WATCHED_KINDS or (kind == "run_failed" and runner.state == "failed")
     return None if about_the_end else runner.last_seen
 
 

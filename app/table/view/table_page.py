@@ -133,10 +133,9 @@ def _halt(facts: PageFacts) -> VerdictLine | None:
         return runner.unwritten.words.headline, runner.unwritten.colour, (runner.unwritten.reason,)
     if runner.shown_state == SILENT_SPARK:
         return runner.style.label, "red", ("nothing is read until it answers",)
-    if runner.state == "paused":
-        return "Paused", "violet", ("the pipeline is paused",)
-    if facts.paused and facts.state is not None and facts.state.state == "copying":
-        return "Paused", "violet", ("its copy is paused",)
+    whole = runner.state == "paused"
+    if whole or (facts.paused and facts.word == "copying"):
+        return "Paused", "violet", ("the pipeline is paused" if whole else "its copy is paused",)
     return None
 
 

@@ -146,6 +146,23 @@ def test_a_runner_without_a_heartbeat_is_frozen(tmp_path: Path) -> None:
     assert f"kill {os.getpid()}, or else kill -9" in second
 
 
+def test_a_runner_that_starts_is_not_lost(tmp_path: Path) -> None:
+    """As the page Alerts has it: the alert about the run before clears when this one works."""
+    where, now = Directory(tmp_path), processes.here()
+    kinds = ("runner_lost", "runner_frozen", "not_restarted", "run_failed")
+    where.alerts.write_text(list_text("alerts", [Alert(kind, message="m", since=AT).to_json() for kind in kinds]))
+    record = {"run": "r2", "state": "starting", "pid": os.getpid(), "host": "h", "heartbeat": AT}
+
+    def shown(age_s: float, **more: Any) -> tuple[str, ...]:
+        process = {**now, "monotonic_s": now["monotonic_s"] - age_s}
+        where.runner.write_text(json.dumps({"format": 1, **record, "process": process, **more}))
+        return tuple(one.kind for one in status(where, "shop").alerts)
+
+    assert shown(1) == ("run_failed",)
+    assert shown(91) == ("runner_frozen", "run_failed")
+    assert shown(1, state="ended") == kinds
+
+
 def test_before_the_first_commit_there_is_no_position_and_no_lag(tmp_path: Path) -> None:
     """A first start may fail. A lag is only said once it was measured."""
     now = replace(status(Directory(tmp_path), "shop"), state="failed")

@@ -349,6 +349,9 @@ def test_a_frozen_runner_is_announced_once_and_never_started_again(home: Home, r
         ]
         assert home.launched == []
         assert home.events() == [], "the runner writes its journal itself"
+        ((kept, cleared),) = ((one.alert, one.cleared) for one in read_record(home.where).resolved)
+        assert (kept.kind, kept.message) == (alert.kind, alert.message)
+        assert cleared > kept.since
 
 
 def test_a_frozen_runner_that_is_killed_is_lost(home: Home, receiver: Receiver) -> None:
@@ -366,3 +369,16 @@ def test_a_frozen_runner_that_is_killed_is_lost(home: Home, receiver: Receiver) 
         ("alert.raised", "runner_lost"),
     ]
     assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]
+
+
+def test_a_resolved_alert_that_no_journal_has_outlives_its_run(home: Home, receiver: Receiver) -> None:
+    """The console lists it. That of a later run follows it."""
+    dog = home.watchdog()
+    for number, run in enumerate(("r1", "r2"), 1):
+        with home.frozen(run) as beat:
+            beat(91.0)
+            until(lambda: read_alerts(home.where), dog.look)
+            beat(0.0)
+            until(lambda: not read_alerts(home.where), dog.look)
+            assert len(read_record(home.where).resolved) == number
+    assert {one.alert.kind for one in read_record(home.where).resolved} == {"runner_frozen"}
