@@ -21,7 +21,7 @@ from engine.base.durable import write_atomically
 from engine.journal import Entry, Journal
 from engine.journal.alert_events import AlertRaised
 from engine.journal.events import ErrorReported, HelperRecovered
-from engine.pipeline.active_alert import Alert, AlertName
+from engine.pipeline.active_alert import WATCHED_KINDS, Alert, AlertName
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.spec.settings import Spec
