@@ -24,12 +24,12 @@ def _watched(where: Directory) -> list[Cleared]:
             Cleared(
                 where.root.name,
                 clock.parse_utc(one.cleared),
-                one.alert.table,
-                one.alert.kind,
-                one.alert.since,
-                one.alert.value,
-                one.alert.threshold,
-                one.alert.message,
+                one.table,
+                one.kind,
+                one.since,
+                one.value,
+                one.threshold,
+                one.message,
             )
             for one in read_record(where).resolved
         ]

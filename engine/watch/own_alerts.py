@@ -92,7 +92,7 @@ class OwnAlerts:
             event = replace(one, message=redact(message), hint="").event(AlertCleared)
             ts = journalled(about, event)
             if not surely_gone(about.runner):
-                resolved = (*resolved, ResolvedAlert(one, ts))
+                resolved = (*resolved, _resolved(one, ts))
             if not one.held:
                 unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
         if over:
@@ -129,6 +129,10 @@ def _hint(runner: RunnerRecord, kind: str) -> str:
     """What to do, with the number of the process."""
     silent = {"runner_frozen": runner.frozen, "runner_lost": runner.unseen}.get(kind)
     return silent.hint if silent is not None else remedy(kind, pid=runner.pid)
+
+
+def _resolved(one: Alert, cleared: str) -> ResolvedAlert:
+    return ResolvedAlert(one.kind, one.table, one.value, one.threshold, one.message, one.since, cleared)
 
 
 def unsent(where: Directory) -> bool:

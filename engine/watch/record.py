@@ -18,6 +18,7 @@ from engine.alerting.notify.notice import Notice
 from engine.base import clock, processes
 from engine.base.durable import write_atomically
 from engine.base.errors import is_disk_full
+from engine.base.json_records import records_from
 from engine.pipeline import formats
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
@@ -71,15 +72,14 @@ class Unposted:
 class ResolvedAlert:
     """An alert that was cleared while its run could still write its journal, so that the journal lacks it."""
 
-    alert: Alert
+    kind: str
+    table: str | None
+    value: float | None
+    threshold: float | None
+    message: str
+    since: str
     cleared: str
-    """UTC text."""
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Self | None:
-        """One of `watchdog.json`; None if its alert is damaged. Raises KeyError or TypeError if more is."""
-        alert = Alert.from_json(record["alert"])
-        return None if alert is None else cls(alert, str(record["cleared"]))
+    """`since` is when its cause began, `cleared` when it was cleared: UTC text."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ def read_record(directory: Directory) -> WatchRecord:
         }
         values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
-        resolved = map(ResolvedAlert.from_json, values.get("resolved", ()))
-        values["resolved"] = tuple(one for one in resolved if one is not None)
+        values["resolved"] = records_from(ResolvedAlert, values.pop("resolved", ()))
         values["unposted"] = tuple(map(Unposted.from_json, values.get("unposted", ())))
         lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
         return WatchRecord(**values | lists)
@@ -124,8 +123,8 @@ def read_record(directory: Directory) -> WatchRecord:
 def write_record(directory: Directory, record: WatchRecord) -> None:
     """Replace the record, without restarts older than an hour and the oldest resolved alerts. Raises OSError."""
     restarts = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
-    kept = {"restarts": restarts, "resolved": [asdict(one) for one in record.resolved[-_MOST_RESOLVED:]]}
-    text = json.dumps(formats.stamped("watch", {**asdict(record), **kept}), ensure_ascii=False, indent=1)
+    lists = {"restarts": restarts, "resolved": [asdict(one) for one in record.resolved[-_MOST_RESOLVED:]]}
+    text = json.dumps(formats.stamped("watch", {**asdict(record), **lists}), ensure_ascii=False, indent=1)
     write_atomically(directory.watchdog, text)
 
 

@@ -7,7 +7,6 @@ import pytest
 import streamlit as st
 
 from app.alerts.resolved_alerts import resolved_alerts
-from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.watch.record import ResolvedAlert, WatchRecord, write_record
 from tests.support.simulation import SimulatedTable, Simulation
@@ -20,9 +19,10 @@ def test_a_runner_that_responds_again_is_listed(monkeypatch: pytest.MonkeyPatch,
     for name in ("shop", "crm"):
         run = Simulation(tmp_path / name, [SimulatedTable("d.t", 100, 1)], start=start)
         run.write("alert.cleared", kind="lag", table=None, since="s1", message="2 s")
-    frozen = Alert("runner_frozen", message="It does not respond.", since="2026-11-21T06:00:00.000000Z")
+    since, until = "2026-11-21T06:00:00.000000Z", "2026-11-21T06:01:00.000000Z"
+    frozen = ResolvedAlert("runner_frozen", None, None, None, "It does not respond.", since, until)
     where = Directory(tmp_path / "shop")
-    write_record(where, WatchRecord(resolved=(ResolvedAlert(frozen, "2026-11-21T06:01:00.000000Z"),)))
+    write_record(where, WatchRecord(resolved=(frozen,)))
     st.cache_resource.clear()
     first, *rest = resolved_alerts(None)
     assert (first.pipeline, first.kind, first.message) == ("shop", "runner_frozen", "It does not respond.")
