@@ -60,7 +60,7 @@ _FULL_TEXT = re.compile(
 _READ_ONLY = (errno.EROFS,)
 _READ_ONLY_TEXT = re.compile(r"(?i)Read-only file system|\bEROFS\b|\b(?:os error|errno) 30\b")
 _AWAY_TEXT = re.compile(r"The store does not answer: ")
-_REFUSED_TEXT = re.compile(r"The store refuses the credentials: ")
+_REFUSED_TEXT = re.compile(r"The store refuses the credentials: |No credentials for the store are found: ")
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FORBIDDEN_TEXT = re.compile(r"(?i)Permission denied|Operation not permitted|\b(?:os error|errno) (?:1|13)\b")
 

@@ -33,7 +33,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         "If it lasts, make sure that the store runs, and that the workers reach it.",
     ),
     (
-        r"(?P<sign>The store refuses the credentials: [^\n]*)",
+        r"(?P<sign>(?:The store refuses the credentials|No credentials for the store are found): [^\n]*)",
         StoreRefusedError,
         "A task {where} could not write ({sign}).",
         "Nothing of it was published. Tidemark retries when the store accepts the credentials.",

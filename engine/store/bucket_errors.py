@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from obstore import exceptions
 
-from engine.base.store_errors import StoreAccessError, StoreAwayError, is_refusal
+from engine.base.store_errors import StoreAccessError, StoreAwayError, access_error
 from engine.store.operations import OPERATIONS
 
 REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
@@ -19,12 +19,13 @@ def named_errors(place: str) -> Iterator[None]:
         with OPERATIONS.under_way():
             yield
     except REFUSED as error:
-        raise StoreAccessError(f"The store refuses the credentials: {place}: {_short(error)}") from error
+        text = f"The store refuses the credentials: {place}: {_short(error)}"
+        raise access_error(place, str(error)) or StoreAccessError(text) from error
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{place} is not there") from error
     except exceptions.BaseError as error:
-        if is_refusal(str(error)):
-            raise StoreAccessError(f"The store refuses the credentials: {place}: {_short(error)}") from error
+        if (refused := access_error(place, str(error))) is not None:
+            raise refused from error
         raise StoreAwayError(f"The store does not answer: {place}: {_short(error)}") from error
 
 

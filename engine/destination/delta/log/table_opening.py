@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from engine.base.store_errors import StoreAccessError, StoreAwayError, is_refusal
+from engine.base.store_errors import StoreAwayError, access_error
 from engine.destination.delta.log.log_files import (
     CHECKPOINT_POINTER,
     checkpoint_version,
@@ -40,8 +40,8 @@ def _of_store(url: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if (failed := _REQUEST_FAILED.search(str(error))) is None:
             raise
-        if is_refusal(str(error)):
-            raise StoreAccessError(f"The store refuses the credentials: {url}: {failed[0]}") from error
+        if (refused := access_error(url, failed[0])) is not None:
+            raise refused from error
         raise StoreAwayError(f"The store does not answer: {url}: {failed[0]}") from error
 
 
