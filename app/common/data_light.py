@@ -145,6 +145,14 @@ def broken(where: Directory, table: str, now: datetime) -> Unreadable | None:
     return next((one.broken for one in tables_of(where, now) if one.table == table), None)
 
 
+def read_facts(where: Directory, now: datetime) -> None:
+    """Read what the lights need. May wait for the destination's store.
+
+    Call it before the runner's state is read: the lights of one page are then equally old.
+    """
+    _committed(where, now)
+
+
 def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
     """The light of a pipeline. current: whether the mirrors follow the source now."""
     return verification.layer(tables_of(where, now), now, current=current, continuous=_continuous(where))

@@ -71,6 +71,7 @@ def top(where: Directory, state_on_page: tuple[str, bool]) -> None:
 
     If the state changes, the whole page runs again, because its buttons depend on it.
     """
+    data_light.read_facts(where, clock.utc_now())
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
     if runner.page_state != state_on_page:

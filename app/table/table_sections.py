@@ -82,6 +82,7 @@ def top(
 
     If a state changes, the whole page runs again: its links depend on it. acts: the buttons below.
     """
+    data_light.read_facts(where, clock.utc_now())
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
     page_state = (runner.shown_state, facts.word, table_page.waits_to_merge(facts, now))

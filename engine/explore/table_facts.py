@@ -17,6 +17,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.mismatch import mismatch_of
 from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.state_words import RemovedFiles
 from engine.pipeline.table_verdict import TableFacts, incomparable
 from engine.pipeline.verifications import read_mirror_logs, read_summaries
@@ -45,6 +46,12 @@ def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, M
             clock.utc_text(now - _LATE),
         )
     return {}
+
+
+def store_is_out(runner: RunnerRecord | None) -> bool:
+    """Whether a live runner says that the destination's store cannot be used: whoever asks it waits for long."""
+    outage = runner.write_outage if runner is not None and runner.responds else None
+    return outage is not None and outage.cause != "disk"
 
 
 def _destination(sink: Sink) -> "Destination":
@@ -79,7 +86,8 @@ def facts_of(
 def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str, TableFacts]:
     """The facts of the captured tables, from the files alone. Raises LedgerError."""
     ledger = Ledger(directory.ledger)
-    lacks, copies, mirrors = lacking_now(ledger, spec.sink, now), spec.source.copies, spec.sink.has_mirrors
+    lacks = {} if store_is_out(read_runner(directory)) else lacking_now(ledger, spec.sink, now)
+    copies, mirrors = spec.source.copies, spec.sink.has_mirrors
     return facts_of(directory, ledger.state, lacks, copies=copies, mirrors=mirrors)
 
 

@@ -19,7 +19,7 @@ from engine.base.json_records import record_from, records_from
 from engine.base.wording import utc_time
 from engine.decode.schema import KINDS
 from engine.destination.missing_epochs import MissingEpochs
-from engine.explore.table_facts import facts_of, lacking_now
+from engine.explore.table_facts import facts_of, lacking_now, store_is_out
 from engine.journal import entry_from
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
@@ -80,8 +80,7 @@ def status(
     alive = runner if runner is not None and runner.responds else None
     unwritten = alive.write_outage if alive else None
     now = _now(runner)
-    store_is_out = unwritten is not None and unwritten.cause != "disk"  # asking it would take long
-    lacks = {} if store_is_out else lacking_now(ledger, sink, now)
+    lacks = {} if store_is_out(runner) else lacking_now(ledger, sink, now)
     facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
     measured, lag = _last_lag(directory) or (None, None)
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
