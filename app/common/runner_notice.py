@@ -17,6 +17,7 @@ from engine.base import clock
 from engine.base.errors import ErrorRecord
 from engine.journal.outage_causes import over_when
 from engine.pipeline.directory import Directory
+from engine.pipeline.frozen_runner import GONE_HINT
 from engine.pipeline.saved_lists import read_standbys
 from engine.watch.watch_status import as_status
 
@@ -112,7 +113,9 @@ def show(where: Directory, runner: Runner) -> None:
         messages.three_parts(
             f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",
             "Committed state is safe. Nothing is being read now, and the lag grows.",
-            f"Check the log below and process {runner.pid} on {runner.host}, then restart. "
+            GONE_HINT
+            if runner.gone
+            else f"Check the log below and process {runner.pid} on {runner.host}, then restart. "
             "The new run continues from the committed position.",
         )
         _watched(where)

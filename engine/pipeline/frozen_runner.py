@@ -1,4 +1,4 @@
-"""A runner whose heartbeat is old: frozen if its process lives, unseen if nobody here can know that.
+"""A runner whose heartbeat is old: frozen if its process lives, gone if not, unseen if nobody here can know that.
 
 `status`, alert and console share the words.
 """
@@ -6,6 +6,12 @@
 from dataclasses import dataclass
 
 from engine.base.wording import utc_time
+
+GONE_HINT = (
+    "The process is gone: nothing has to be ended. Look at the end of the runner's log for the cause, then restart: "
+    "the new run continues from the last commit."
+)
+"""What to do about a lost runner whose process has surely ended."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from engine.journal.alert_kinds import remedy
 from engine.journal.events import Event
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
+from engine.pipeline.frozen_runner import GONE_HINT
 from engine.pipeline.runner_file import surely_gone
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import list_text, read_runners_alerts
@@ -128,6 +129,8 @@ class OwnAlerts:
 def _hint(runner: RunnerRecord, kind: str) -> str:
     """What to do, with the number of the process."""
     silent = {"runner_frozen": runner.frozen, "runner_lost": runner.unseen}.get(kind)
+    if silent is None and kind == "runner_lost" and surely_gone(runner):
+        return GONE_HINT
     return silent.hint if silent is not None else remedy(kind, pid=runner.pid)
 
 

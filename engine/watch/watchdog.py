@@ -197,7 +197,10 @@ class Watchdog:
         if not case.death.lost:
             return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
         one, at = case.death, case.death.last_seen
-        message = f"The runner has sent no heartbeat since {utc_time(at)}: it was process {one.pid} on {one.host}."
+        process = f"its process {one.pid} on {one.host} is gone"
+        if not surely_gone(case.about.runner):
+            process = f"it was process {one.pid} on {one.host}"
+        message = f"The runner has sent no heartbeat since {utc_time(at)}: {process}."
         if (unseen := case.about.runner.unseen) is not None:
             message = unseen.message
         return self._alerts.raised(case.about, record, "runner_lost", message, at)

@@ -96,6 +96,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/reading.py::_not_there": (2, INPUT),
     "explore/reading.py::reading_of": (1, INPUT),
     "pipeline/formats.py::check": (1, OUTSIDE),
+    "pipeline/frozen_runner.py::": (
+        1,
+        ("test_watchdog.py::test_a_killed_runner_is_announced_and_started_again_by_one_of_two_watchdogs",),
+    ),
     "pipeline/frozen_runner.py::FrozenRunner": (
         2,
         ("test_frozen.py::test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says",),

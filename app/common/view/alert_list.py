@@ -22,6 +22,7 @@ from engine.history.series import Lag
 from engine.journal.alert_kinds import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.pipeline.active_alert import WATCHED_KINDS, Alert, present_alerts
+from engine.pipeline.frozen_runner import GONE_HINT
 from engine.spec.alert_settings import Alerts as Settings
 
 _MEASURED = ("lag", "lag_bytes", "runway")
@@ -110,7 +111,7 @@ def _problem_words(runner: Runner) -> tuple[str, str]:
     if silent := runner.frozen or runner.unseen:
         return silent.message, silent.hint
     if runner.state == "lost":
-        hint = remedy("runner_lost", pid=runner.pid)
+        hint = GONE_HINT if runner.gone else remedy("runner_lost", pid=runner.pid)
         return f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.", hint
     error = runner.error or ErrorRecord()
     return f"The run failed: {error.message or EXIT_CODES.get(runner.exit_code or -1, 'an unknown error')}", error.hint

@@ -93,6 +93,8 @@ class Runner:
     """Whether its Spark does not answer."""
     unseen: UnseenRunner | None = None
     """That of a lost one, if it may be frozen."""
+    gone: bool = False
+    """Whether the process of a lost one is known to have ended."""
 
     @property
     def responds(self) -> bool:
@@ -186,6 +188,7 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
         frozen=record.frozen,
         silent_spark=responds and any(one.helper == SPARK for one in record.helpers),
         unseen=record.unseen if state == "lost" else None,
+        gone=state == "lost" and bool(record.pid and record.host) and record.unseen is None,
     )
 
 

@@ -17,6 +17,7 @@ from engine.journal import Entry, Journal, entry_from
 from engine.journal.alert_events import AlertCleared
 from engine.journal.events import RunState
 from engine.pipeline.command_file import send_command
+from engine.pipeline.frozen_runner import GONE_HINT
 from engine.pipeline.remote_state.place import note_state
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec.alert_settings import Alerts as Settings
@@ -52,7 +53,8 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
     (line,) = home.events()
     assert (line["event"], line["kind"], line["seq"]) == ("alert.raised", "runner_lost", 2)
     (alert,) = read_alerts(home.where)
-    assert (alert.kind, "PID" in alert.hint) == ("runner_lost", False)
+    assert (alert.kind, alert.hint) == ("runner_lost", GONE_HINT)
+    assert alert.message.endswith("is gone.")
     assert status(home.where, "shop").watch is None
     assert home.launched == []
     assert len(home.said) == 1

@@ -13,7 +13,7 @@ from engine.base.errors import ErrorRecord
 from engine.history.alert_queries import Cleared
 from engine.journal.alert_kinds import ALERTS
 from engine.pipeline.active_alert import Alert
-from engine.pipeline.frozen_runner import UnseenRunner
+from engine.pipeline.frozen_runner import GONE_HINT, UnseenRunner
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, frozen_runner, lag, runner
@@ -84,6 +84,12 @@ def test_a_runner_that_nobody_here_can_see_may_be_frozen() -> None:
         alert.message
     )
     assert alert.do.startswith("Look on far: ps -o stat,args -p 7.")
+
+
+def test_a_runner_whose_process_is_gone_has_nothing_to_end() -> None:
+    """Its alert does not say "if the process is there"."""
+    (alert,) = listed(replace(LOST, gone=True))
+    assert (alert.kind, alert.do) == ("runner_lost", GONE_HINT)
 
 
 def test_a_runner_that_starts_is_not_lost() -> None:

@@ -20,6 +20,7 @@ from engine.base.errors import ErrorRecord, MismatchError
 from engine.base.write_causes import WriteCause
 from engine.destination.agreement import Comparison
 from engine.history.runs import Run
+from engine.pipeline.frozen_runner import UnseenRunner
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.write_outage import WriteOutage
 from engine.source.connect import RESNAPSHOT_ALL
@@ -397,3 +398,12 @@ def test_what_to_do_about_a_frozen_runner_depends_on_its_process() -> None:
     assert "CONT" not in hangs.hint
     assert "kill 7, or else kill -9 7" in hangs.hint
     assert hangs.message.endswith("no heartbeat since 2026-01-31 15:28:46 UTC.")
+
+
+def test_a_lost_process_is_gone_only_if_that_is_known() -> None:
+    """Not if it cannot be seen from here, nor if `runner.json` is missing."""
+    lost = record("running", 60, alive=False)
+    assert runner_of(lost, run()).gone
+    assert not runner_of(replace(lost, unseen=UnseenRunner(7, "h", utc_text(ago(60)))), run()).gone
+    assert not runner_of(None, run()).gone
+    assert not runner_of(record("ended", 60, alive=False), run(ended=True, exit_code=0)).gone
