@@ -11,7 +11,7 @@ from app.common.view import alert_list, blocked, words
 from app.common.view.alert_list import kinds_of_state
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
-from app.common.view.runner_view import Runner, away_line, stands_still, startup_line
+from app.common.view.runner_view import Runner, away_line, stands_still, startup_line, stop_during_start
 from app.common.view.troubles import troubles
 from engine.base import clock
 from engine.base.errors import ErrorRecord
@@ -97,6 +97,9 @@ def show(where: Directory, runner: Runner) -> None:
             "The runner was launched and is expected to send its first heartbeat within seconds.",
             icon=":material/hourglass_top:",
         )
+        _log(where, expanded=False)
+    elif text := stop_during_start(runner):
+        st.info(words.escape(text), icon=":material/hourglass_bottom:")
         _log(where, expanded=False)
     elif runner.state == "failed":
         _failed(where, runner)

@@ -9,6 +9,7 @@ import threading
 import psutil
 import pytest
 
+from app.common.view.runner_view import runner_of, stop_during_start
 from engine.base import processes
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S, read_runner
@@ -19,6 +20,7 @@ from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.sessions import spark_settings
 from tests.servers import Server
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 from tests.support.receiver import Receiver
 
 SETTINGS = """
@@ -148,3 +150,34 @@ def test_a_spark_that_ends_while_nothing_is_read_is_started_again(
     server.execute(f"INSERT INTO `{database}`.a VALUES (3, 3)")
     pipeline.finish(runner)
     assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
+
+
+def test_a_stop_while_spark_hangs_at_its_start_is_ended_by_the_second_kill(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The page has that command: no button ends such a run."""
+    server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)")
+    pipeline = new_pipeline(server, database, spark=spark_settings("local[2]"))
+    runner, where = pipeline.start(killed=True), Directory(pipeline.home)
+
+    def state() -> str:
+        record = read_runner(where)
+        return stop_during_start(runner_of(record, None)) if record is not None and record.helpers else ""
+
+    def drivers() -> list[psutil.Process]:
+        return [one for one in psutil.Process(runner.pid).children() if one.name() == "java"]
+
+    pipeline.wait_for(drivers, runner)
+    (driver,) = drivers()
+    driver.suspend()
+    try:
+        pipeline.wait_for(lambda: pipeline.status()["helpers"], runner)
+        assert pipeline.command("stop").returncode == 0
+        pipeline.wait_for(state, runner)
+        command = f"kill {runner.pid}"
+        assert f": {command}." in state()
+        while runner.poll() is None:  # two that arrive together count as one
+            subprocess.run(command.split(), check=False)
+        assert runner.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    finally:
+        driver.kill()

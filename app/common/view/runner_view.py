@@ -205,6 +205,18 @@ def stands_still(runner: Runner) -> str:
     return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
 
 
+def stop_during_start(runner: Runner) -> str:
+    """What a stop during the start waits for, and how to end the process without it; empty if there is none."""
+    if not runner.responds or (runner.state, runner.phase) != ("stopping", "starting"):
+        return ""
+    pid = runner.pid
+    return (
+        "The run ends once the step of its start that is under way has ended, such as Spark's. Nothing is read. If "
+        f"that step hangs, run this twice on {runner.host}: kill {pid}. The second one ends the run at once; or else "
+        f"kill -9 {pid}. Committed data is complete."
+    )
+
+
 def _startup_of(steps: Sequence[StartupStep]) -> tuple[StartStep, ...]:
     timed_steps = [(one, _time(one.since)) for one in steps]
     return tuple(StartStep(one.step, since, one.seconds) for one, since in timed_steps if since is not None)

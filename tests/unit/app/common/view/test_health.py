@@ -12,7 +12,16 @@ from app.common.view.health import (
     source_layer,
     stale_since,
 )
-from app.common.view.runner_view import Away, Runner, away_line, error_of, runner_of, stands_still, startup_line
+from app.common.view.runner_view import (
+    Away,
+    Runner,
+    away_line,
+    error_of,
+    runner_of,
+    stands_still,
+    startup_line,
+    stop_during_start,
+)
 from app.common.view.status_style import HEX, PIPELINE
 from app.common.view.troubles import troubles
 from engine.base.clock import utc_text
@@ -407,3 +416,12 @@ def test_a_lost_process_is_gone_only_if_that_is_known() -> None:
     assert not runner_of(replace(lost, unseen=UnseenRunner(7, "h", utc_text(ago(60)))), run()).gone
     assert not runner_of(None, run()).gone
     assert not runner_of(record("ended", 60, alive=False), run(ended=True, exit_code=0)).gone
+
+
+def test_a_stop_that_waits_for_a_start_has_the_command_that_ends_the_run() -> None:
+    """There is no button meanwhile, and a Spark that hangs does not let the run end."""
+    stopping = replace(runner("stopping"), phase="starting")
+    assert "on host: kill 7." in stop_during_start(stopping)
+    assert "kill -9 7" in stop_during_start(stopping)
+    others = (replace(stopping, phase="streaming"), replace(stopping, state="starting"), replace(stopping, alive=False))
+    assert [stop_during_start(one) for one in others] == ["", "", ""]
