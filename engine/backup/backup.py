@@ -35,7 +35,7 @@ from engine.base.errors import LedgerError, SpecError, TransientError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.capabilities import TableVersions, Versioned
+from engine.destination.capabilities import KeepsVersions, TableVersions, Versioned, Versions
 from engine.destination.destination_protocol import Destination
 from engine.destination.fence import Term
 from engine.destination.registry import destination_of
@@ -86,6 +86,7 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
         if state is None:
             continue
         if (state.ledger, _begun(state)) == (before.ledger, _begun(before)) and _is_complete(files, tables, state):
+            _keep(spec, state, tables)
             return _written(spec, directory, out, state, {"tables": tables, "identities": identities}, files)
         before = state
     raise LedgerError(
@@ -114,6 +115,22 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
         shutil.rmtree(new.directory.verifications, ignore_errors=True)
         new.switch()
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
+
+
+def _keep(spec: Spec, state: State, tables: Mapping[str, Versions]) -> None:
+    """Have the destination keep what the backup names."""
+    destination = destination_of(spec.sink)
+    if not isinstance(destination, KeepsVersions):
+        return
+    try:
+        with _reaching_stores():
+            destination.keep_versions(state.ledger, tables)
+    except OSError as error:
+        raise SpecError(
+            f"The backup cannot be noted in {spec.sink.path}: {error}.",
+            detail="No backup was written. Without the note, files that it needs may be deleted.",
+            hint="Let this user write there, then make the backup again.",
+        ) from error
 
 
 @contextmanager

@@ -118,6 +118,17 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
+class KeepsVersions(Protocol):
+    """A destination that can be told which versions backups need."""
+
+    def keep_versions(self, ledger: str, versions: Mapping[str, Versions]) -> None:
+        """Keep these versions, by the table's full name, for `sink.files_retention`, however many follow.
+
+        ledger: its identifier. Raises OSError if that cannot be noted.
+        """
+
+
+@runtime_checkable
 class InspectsCommits(Protocol):
     """A table that looks after what its last commits added."""
 

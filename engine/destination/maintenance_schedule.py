@@ -31,6 +31,8 @@ from engine.spec.sink_settings import Sink
 
 _COMMITS = 50
 """After so many commits, a change log is looked at; a mirror after `MERGES_PER_LOOK` merges."""
+_COMMITS_PER_VACUUM = 2000
+"""After so many commits to either Delta table, the folders are looked at before the hour is over."""
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _QUIET_S = 2 * _HOUR_S
 """After so long without a commit, the hourly looks have done what there was to do: the hour of the last changes is
@@ -82,6 +84,8 @@ class _Schedule:
     changed_s: float
     merges: int = 0
     commits: int = 0
+    since_vacuum: int = 0
+    """Commits of both kinds since the last look at the folders."""
     last_s: dict[Step, float] = field(default_factory=dict)
     next_s: float = -math.inf
     """When the first step is due, if nothing is committed before."""
@@ -125,6 +129,7 @@ class Maintenance:
         if now_s - schedule.changed_s >= _QUIET_S:
             schedule.next_s = -math.inf  # the intervals are shorter again
         schedule.changed_s = now_s
+        schedule.since_vacuum += 1
         if is_merge:
             schedule.merges += 1
         else:
@@ -194,7 +199,11 @@ class Maintenance:
 
     def _due_steps(self, schedule: _Schedule, now_s: float) -> list[Step]:
         """The steps to look at; each is then not due for some time."""
-        has_commits = {"optimize": schedule.merges >= MERGES_PER_LOOK, "compact": schedule.commits >= _COMMITS}
+        has_commits = {
+            "optimize": schedule.merges >= MERGES_PER_LOOK,
+            "compact": schedule.commits >= _COMMITS,
+            "vacuum": schedule.since_vacuum >= _COMMITS_PER_VACUUM,
+        }
         if now_s < schedule.next_s and not any(has_commits.values()):
             return []
         steps: list[Step] = []
@@ -211,6 +220,8 @@ class Maintenance:
             schedule.merges = 0
         if "compact" in steps:
             schedule.commits = 0
+        if "vacuum" in steps:
+            schedule.since_vacuum = 0
         schedule.next_s = min(schedule.last_s[step] + waits_s[step] for step in STEPS)
         return steps
 

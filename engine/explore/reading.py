@@ -66,7 +66,7 @@ class VersionRows:
             raise DestinationError(
                 f"{self.name}: version {self.version} cannot be read: {error}.",
                 detail="A file of it is gone. Maintenance deletes files that only versions older than "
-                "sink.files_retention need.",
+                "sink.files_retention need, or than the newest sink.max_versions.",
                 hint="Read a newer version. If it is the newest, resnapshot the table: tidemark redump SPEC --table "
                 f"{self.name.removesuffix(_LOG)}",
             ) from error

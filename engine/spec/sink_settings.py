@@ -28,6 +28,7 @@ OF_MIRRORS = (
     "max_merge_delay_s",
     "tables",
     "files_retention",
+    "max_versions",
     "changes_retention",
 )
 """The keys that say how mirrors and Delta tables are kept."""
@@ -99,6 +100,10 @@ class Sink(Section):
     files_retention: str = "7d"
     """How long a file is kept after the newest version stops using it, for readers of older versions and for time
     travel."""
+    max_versions: int = Field(4000, ge=1)
+    """How many earlier versions of a Delta table are kept at most, and their files; each for an hour at least. A table
+    that changes every second would have millions of files in a week. A version that a backup names can be restored for
+    `files_retention` all the same."""
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 

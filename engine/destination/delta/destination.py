@@ -1,6 +1,6 @@
 """A folder of Delta tables: for each captured table a mirror and a change log, readable by any Delta reader."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import Any
 from engine.base.errors import DestinationError
 from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
-from engine.destination.capabilities import DifferenceRow
+from engine.destination.capabilities import DifferenceRow, Versions
 from engine.destination.delta.lake_table import Guards
 from engine.destination.delta.landing import DeltaLanding
+from engine.destination.delta.log.kept_versions import KeptVersions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
@@ -94,6 +95,11 @@ class DeltaDestination:
             with suppress(DestinationError):  # without its change log, a table has no numbers
                 largest = max(largest, pair.changes.largest_seq() if pair.changes.lake.exists else 0)
         return largest
+
+    def keep_versions(self, ledger: str, versions: Mapping[str, Versions]) -> None:
+        """By a note in the folder (`destination.delta.log.kept_versions`)."""
+        numbers = {name: {folder: one[0] for folder, one in of.items()} for name, of in versions.items()}
+        KeptVersions(self._sink.folder, ledger).note(numbers)
 
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Append them to the Delta table `_tm_differences`."""

@@ -7,6 +7,7 @@ from engine.destination.capabilities import Versions
 from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.delta_log import check_vectors
+from engine.destination.delta.log.kept_versions import OldVersion
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, MERGED_SEQ
@@ -42,9 +43,10 @@ class PairVersions:
         for lake in self._pair.lakes:
             check_is_there(lake.folder, name)
             version, transactions = versions[lake.folder.name]
-            then = {app: transactions.get(app, -1) for app in _apps(lake)}
-            check_is_same(lake.folder, name, version, then, identities.get(lake.folder.name, ""))
-            if rollback := _rolled_back(lake, version, transactions):
+            then = {app: transactions.get(app, -1) for app in rollback_apps(lake)}
+            old = self._old_version(lake, version)
+            check_is_same(lake.folder, name, version, old, then, identities.get(lake.folder.name, ""))
+            if rollback := self._rolled_back(lake, version, transactions):
                 check_vectors(lake.folder, rollback.add)
 
     def roll_back(self, versions: Versions) -> None:
@@ -54,18 +56,21 @@ class PairVersions:
         """
         self._pair.repair()
         for lake in self._pair.lakes:
-            lake.commit(partial(_rolled_back, lake, *versions[lake.folder.name]))
+            lake.commit(partial(self._rolled_back, lake, *versions[lake.folder.name]))
         self._pair.commit_term()
 
+    def _old_version(self, lake: LakeTable, version: int) -> OldVersion:
+        return self._pair.kept_versions.old_version(lake.folder, version, rollback_apps(lake))
 
-def _rolled_back(lake: LakeTable, version: int, transactions: Mapping[str, int]) -> Actions | None:
-    delta = lake.load()
-    if lake.log.version == version:
-        return None
-    apps = [app for app in _apps(lake) if app in transactions or app in lake.log.transactions]
-    then = {app: transactions.get(app, -1) for app in apps}
-    return rolled_back(lake.folder, delta, lake.log.files(delta), version, then)
+    def _rolled_back(self, lake: LakeTable, version: int, transactions: Mapping[str, int]) -> Actions | None:
+        delta = lake.load()
+        if lake.log.version == version:
+            return None
+        apps = [app for app in rollback_apps(lake) if app in transactions or app in lake.log.transactions]
+        then = {app: transactions.get(app, -1) for app in apps}
+        return rolled_back(delta, lake.log.files(delta), self._old_version(lake, version), then)
 
 
-def _apps(lake: LakeTable) -> list[str]:
+def rollback_apps(lake: LakeTable) -> list[str]:
+    """The application identifiers that a rollback brings back."""
     return [lake.app(kind) for kind in (*KINDS, MERGED_SEQ, GENERATION)]

@@ -189,7 +189,7 @@ class DeltaDestinationTable:
     def maintenance(self) -> PairMaintenance:
         """The steps of `destination.delta.maintenance`."""
         assert self._notes is not None, "readers maintain nothing"
-        return PairMaintenance(self.pair, self._notes / "unnamed.json")
+        return PairMaintenance(self.pair, self._notes / "unnamed.json", self._sink.max_versions)
 
     def versions(self) -> PairVersions:
         """Those of the Delta logs."""

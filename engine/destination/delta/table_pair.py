@@ -16,6 +16,7 @@ from engine.destination.delta.change_log_table import ChangeLogTable
 from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
+from engine.destination.delta.log.kept_versions import KeptVersions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
 from engine.destination.delta.schema_evolution import mirror_schema
@@ -36,6 +37,7 @@ class TablePair:
         self, root: Folder, owner: Owner, table: Table, guards: Guards = NO_GUARDS, *, on_read: bool = False
     ) -> None:
         self._table = table
+        self.kept_versions = KeptVersions(root, owner.ledger)
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
         # `optimize` bounds a mirror's files; a change log grows.
         log = LakeTable(changes, owner, table.full_name, _log_kinds(table), guards, keeps=False)

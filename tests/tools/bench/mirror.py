@@ -75,7 +75,7 @@ class Steady:
             LocalFolder(self.folder / "lake"), Owner("l"), self.table, on_read=self.mode == "merge_on_read"
         )
         self.delta = DeltaDestinationTable(Sink(path=self.folder / "lake"), self.pair)
-        self.maintenance = PairMaintenance(self.pair, self.folder / "notes.json")
+        self.maintenance = PairMaintenance(self.pair, self.folder / "notes.json", Sink(path=self.folder).max_versions)
         self.pair.mirror.index = KeyIndex(self.folder / "keys")
         self.pair.create(must_exist=False)
         self.sizes: dict[Path, int] = {}

@@ -16,6 +16,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.run.lifecycle.takeover import Takeover
 from engine.spec.settings import Spec, parse
+from engine.store.local_folder import LocalFolder
 from tests.unit.destination.support import OLD, SPEC, WHOLE_SPLIT, World, log, mirror, publish_story, story, switch
 
 
@@ -51,6 +52,24 @@ def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 2, 2, None)]
     restore(spec, directory, tmp_path / "b.zip")
     assert (mirror(tmp_path), log(tmp_path)) == before, "as often as one likes"
+
+
+def test_a_lake_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup leaves a note there, without which what it needs may go; as the hint says, it is made after that."""
+    _, spec, directory = at_epoch(tmp_path, 2)
+    with monkeypatch.context() as patch:
+
+        def refused(*_: object) -> str:
+            raise PermissionError(13, "Permission denied", "note")
+
+        patch.setattr(LocalFolder, "create", refused)
+        with pytest.raises(SpecError, match=r"cannot be noted in .*Permission denied") as raised:
+            write_backup(spec, directory, tmp_path / "b.zip")
+    assert "Let this user write there" in raised.value.hint
+    assert not (tmp_path / "b.zip").exists()
+    write_backup(spec, directory, tmp_path / "b.zip")
+    (note,) = (tmp_path / "lake/_tidemark").rglob("backup-*.json")
+    assert set(json.loads(note.read_text())["versions"]["d.t"]) == {"t", "t__changes"}
 
 
 def test_a_backup_whose_files_are_vacuumed_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from tests.support.delta import rows_at
 INT = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
 TEXT = Table("d", "t", (Column("id", "char", nullable=False, length=36, charset="ascii"), Column("v", "int")), ("id",))
 START = datetime(2026, 1, 1, tzinfo=UTC)
+MAX_VERSIONS = 4000
 
 
 def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False) -> DeltaDestinationTable:
@@ -68,7 +69,7 @@ class Lake:
         """Open the tables as another process would, and continue with those."""
         self.pair = self.opened()
         self.delta = DeltaDestinationTable(Sink(path=self.folder), self.pair)
-        self.maintenance = PairMaintenance(self.pair, self.notes)
+        self.maintenance = PairMaintenance(self.pair, self.notes, MAX_VERSIONS)
 
     @property
     def notes(self) -> Path:

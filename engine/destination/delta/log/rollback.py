@@ -7,26 +7,25 @@ would have rows of another time, and its transaction identifiers would have chan
 from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from engine.base.errors import DestinationError
-from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
-from engine.destination.delta.log.delta_log import files_of
-from engine.destination.delta.log.table_opening import is_table, open_table
+from engine.destination.delta.log.kept_versions import OldVersion
+from engine.destination.delta.log.table_opening import is_table
 from engine.destination.delta.schema_evolution import schema_of
 from engine.store.folder import Folder
 
 
-def check_is_same(folder: Folder, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:
+def check_is_same(
+    folder: Folder, table: str, version: int, old: OldVersion, transactions: Mapping[str, int], identity: str
+) -> None:
     """Raises DestinationError when a version is of another table.
 
     table: its full name. transactions: the identifiers that the version had, -1 for none. identity: the Delta table's;
     empty if it is not known.
     """
-    old = _version(folder, version)
-    then = {app: -1 if (number := old.transaction_version(app)) is None else int(number) for app in transactions}
-    if identity in ("", str(old.metadata().id)) and then == transactions:
+    then = {app: old.transactions.get(app, -1) for app in transactions}
+    if identity in ("", old.identity) and then == transactions:
         return
     raise DestinationError(
         f"The Delta table in {folder.url} is another one than the backup has: "
@@ -57,30 +56,15 @@ def _if_lost(table: str) -> str:
 
 
 def rolled_back(
-    folder: Folder, delta: DeltaTable, files: Sequence[StoredFile], version: int, transactions: Mapping[str, int]
+    delta: DeltaTable, files: Sequence[StoredFile], old: OldVersion, transactions: Mapping[str, int]
 ) -> Actions:
     """The commit that rolls a table back. files: of the newest version. transactions: the identifiers afterwards."""
-    old = _version(folder, version)
-    now, then = ({file.name: file for file in stored} for stored in (files, files_of(old, folder)))
-    changed = schema_of(old) != schema_of(delta)
+    now, then = ({file.name: file for file in stored} for stored in (files, old.files))
+    changed = old.schema != schema_of(delta)
     return Actions(
         "RESTORE",
         transactions,
         [file for name, file in then.items() if name not in now or now[name].vector != file.vector],
         [file for name, file in now.items() if name not in then or then[name].vector != file.vector],
-        metadata_of(delta, schema_of(old)) if changed else None,
+        metadata_of(delta, old.schema) if changed else None,
     )
-
-
-def _version(folder: Folder, version: int) -> DeltaTable:
-    try:
-        return open_table(folder, version)
-    except (StoreAwayError, StoreAccessError):
-        raise
-    except (DeltaError, OSError) as error:
-        raise DestinationError(
-            f"The version {version} of {folder.url} is missing: {error}",
-            detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
-            hint="Put a copy of that folder back which is as new as the backup, then restore again; "
-            "or resnapshot the table.",
-        ) from error

@@ -32,6 +32,7 @@ from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import are_old_enough, stamps_of
 from engine.destination.delta.log.log_files import newest_version
+from engine.destination.delta.log.log_start import delete_earlier, log_start
 from engine.destination.delta.maintenance.compaction import (
     closed_periods,
     expired_files,
@@ -42,6 +43,7 @@ from engine.destination.delta.maintenance.optimize import Rewrite, next_rewrite
 from engine.destination.delta.maintenance.vacuum import Vacuum
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.merge.newest_images import open_parquet
+from engine.destination.delta.pair_versions import rollback_apps
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
@@ -66,15 +68,18 @@ class _StepFiles:
 
 
 class PairMaintenance:
-    """Maintains the Delta tables of one captured table. notes: the file of `destination.delta.maintenance.vacuum`.
+    """Maintains the Delta tables of one captured table.
+
+    notes: the file of `destination.delta.maintenance.vacuum`. max_versions: `sink.max_versions`.
 
     A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change
     rarely, and the next look shall not open their logs again.
     """
 
-    def __init__(self, pair: TablePair, notes: Path) -> None:
+    def __init__(self, pair: TablePair, notes: Path, max_versions: int) -> None:
         self._pair = pair
         self._notes = notes
+        self._max_versions = max_versions
         self._compacted_version: _CommitStamp | None = None
         """The version of the change log in which nothing can be compacted until another period is closed."""
         self._last_change = datetime.fromtimestamp(0, UTC)
@@ -203,7 +208,8 @@ class PairMaintenance:
         mirror = self._pair.mirror
         if mirror.index is not None:
             mirror.index.keep_only(named_files.get(mirror.folder, ()))
-        deletion = Vacuum(self._notes).run(named_files, needed_files, retention)
+        starts, spared_files = self._begin_later(retention)
+        deletion = Vacuum(self._notes).run(named_files, {*needed_files, *spared_files}, retention, starts)
         if not deletion.files:
             if all(are_old_enough(folders) for folders, _ in stamps):
                 self._vacuumed_state = stamps, deletion.due_at
@@ -215,6 +221,23 @@ class PairMaintenance:
             removed_bytes=deletion.bytes,
             duration_s=round(time.monotonic() - began, 6),
         )
+
+    def _begin_later(self, retention: timedelta) -> tuple[dict[Folder, datetime], set[str]]:
+        """Delete the oldest commits of logs with too many versions.
+
+        Returns when the oldest version of each of these tables was committed, by folder, and the files that backups
+        need of earlier ones. A killed run leaves a log whose oldest versions cannot be read, and nothing else.
+        """
+        starts, spared_files, now = dict[Folder, datetime](), set[str](), clock.utc_now()
+        kept_versions = self._pair.kept_versions
+        for lake in self._pair.lakes:
+            start = log_start(lake.folder, lake.log.version, self._max_versions, now)
+            if start is not None:
+                wanted = kept_versions.wanted(self.table.full_name, lake.folder, now - retention)
+                spared_files |= kept_versions.keep(lake.folder, wanted, start.version, rollback_apps(lake))
+                delete_earlier(lake.folder, start)
+                starts[lake.folder] = start.at
+        return starts, spared_files
 
     def sizes(self) -> Sizes:
         """What the table has in the destination."""

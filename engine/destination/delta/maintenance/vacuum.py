@@ -4,6 +4,9 @@ A file's retention begins when a vacuum first finds that the newest version does
 the pipeline's folder, so it survives a restart; if the notes are lost, the retention starts over. Neither a file's own
 time decides (a restored copy has new ones) nor the tombstones in the Delta log, which would make the checkpoints of a
 busy table large.
+
+A table with more versions than `sink.max_versions` keeps a file only as long as its log has a version that needs it
+(`destination.delta.log.log_start`), or a backup does (`destination.delta.log.kept_versions`).
 """
 
 import json
@@ -12,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 from engine.base import clock
 from engine.base.durable import make_folders, write_atomically
@@ -21,6 +25,8 @@ from engine.store.folder import Folder
 _READERS_FILES = ("chunk-", "changes-")
 _READERS_RETENTION = timedelta(hours=1)
 """The least retention of files that readers write: a file without a commit may get one soon."""
+_CHUNK, _CHUNK_RETENTION = "chunk-", timedelta(days=1)
+"""A throttled reader may write a chunk for hours, while changes of the table are committed every second."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,15 @@ class Vacuum:
         named_files: Mapping[Folder, Collection[str]],
         needed_files: Collection[str],
         retention: timedelta,
+        starts: Mapping[Folder, datetime] = MappingProxyType({}),
         *,
         dry_run: bool = False,
     ) -> Deletion:
         """Delete what can be deleted.
 
         named_files: by folder, the files of the newest version, relative to the folder. needed_files: names that the
-        ledger still needs.
+        ledger or a backup still needs. starts: by folder, when the oldest version was committed that its log still has;
+        a file that no version has needed since then goes before its retention is over.
         """
         now, deletion, notes = clock.utc_now(), Deletion(0, 0, 0, 0), dict[str, dict[str, str]]()
         due_times = list[datetime]()
@@ -70,7 +78,8 @@ class Vacuum:
                     due_times.append(now)
                     continue
                 since = known_times.get(name) or clock.utc_text(now)
-                if not dry_run and self._is_over(name, since, retention, now):
+                is_over = self._is_over(name, since, retention, now) or _is_before(name, since, starts.get(folder), now)
+                if not dry_run and is_over:
                     old_names.append(name)
                     deletion = _plus(deletion, deleted_bytes=size)
                 else:
@@ -88,6 +97,12 @@ class Vacuum:
     @staticmethod
     def _is_over(name: str, since: str, retention: timedelta, now: datetime) -> bool:
         return now - clock.parse_utc(since) >= _min_retention(name, retention)
+
+
+def _is_before(name: str, since: str, start: datetime | None, now: datetime) -> bool:
+    """Whether no version of the log has needed a file. start: when its oldest version was committed, if it is cut."""
+    at = clock.parse_utc(since)
+    return start is not None and at < start and (not name.startswith(_CHUNK) or now - at >= _CHUNK_RETENTION)
 
 
 def _min_retention(name: str, retention: timedelta) -> timedelta:

@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from engine.base import clock
 from engine.base.errors import DestinationError
-from engine.base.wording import are_gone
+from engine.base.wording import are_gone, utc_time
 from engine.capture.landing import Commit, VersionFiles
 from engine.destination.delta.log.deletion_vectors import read_vector
 from engine.destination.delta.log.foreign_commits import commits_up_to, read_commit
+from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.store.folder import Folder
@@ -89,7 +91,7 @@ def load_as_of(delta: DeltaTable, folder: Folder, as_of: datetime) -> bool:
     """Load the version of a time; False for a time before the table was created.
 
     deltalake goes by the times of the commits' files, which buckets round down to seconds: a commit that calls itself
-    later is not taken.
+    later is not taken. Raises DeltaError for a time before the oldest version that the log still has.
     """
     if as_of < _created_at(delta):  # deltalake would load the first version
         return False
@@ -97,6 +99,9 @@ def load_as_of(delta: DeltaTable, folder: Folder, as_of: datetime) -> bool:
     while (commit := read_commit(folder, delta.version())) is not None and commit.at_s > as_of.timestamp():
         if commit.version == 0:
             break
+        if log_of(folder).find(commit_name(commit.version - 1)) is None:
+            oldest = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
+            raise DeltaError(f"its oldest version was committed at {utc_time(oldest)}; earlier ones were deleted")
         delta.load_as_version(commit.version - 1)
     return True
 

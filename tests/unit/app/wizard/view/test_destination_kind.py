@@ -16,6 +16,7 @@ MIRRORED = {
     "max_merge_delay_s": 60.0,
     "tables": {"shop.orders": {"mirror": "copy_on_write"}},
     "files_retention": "3d",
+    "max_versions": 500,
     "changes_retention": "30d",
 }
 

@@ -23,7 +23,7 @@ import pytest
 from engine.destination.capabilities import STEPS
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.spec.sink_settings import MirrorMode
-from tests.unit.destination.lake import Lake
+from tests.unit.destination.lake import MAX_VERSIONS, Lake
 
 CASES: list[tuple[str, MirrorMode]] = [
     ("optimize", "copy_on_write"),
@@ -105,7 +105,7 @@ def test_every_step_is_killed(tmp_path: Path, mode: MirrorMode, step: str) -> No
         lake = replace(first, folder=folder, rows=dict(first.rows), log=list(first.log))
         with killed_before(number) as count:
             try:
-                assert _run(step, PairMaintenance(lake.opened(), lake.notes), lake) is not None, (
+                assert _run(step, PairMaintenance(lake.opened(), lake.notes, MAX_VERSIONS), lake) is not None, (
                     "the step had nothing to do"
                 )
             except Killed:

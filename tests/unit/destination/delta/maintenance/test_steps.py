@@ -27,7 +27,7 @@ from engine.spec.sink_settings import MirrorMode, Sink
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
-from tests.unit.destination.lake import INT, Lake
+from tests.unit.destination.lake import INT, MAX_VERSIONS, Lake
 
 NO_TIME = timedelta()
 
@@ -184,9 +184,9 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     young.write_bytes(b"x")
     assert lake.maintenance.vacuum({spared.name}, timedelta(days=7)) is None, "nothing was noted before"
     week = clock_after(monkeypatch, timedelta(days=6))
-    assert PairMaintenance(lake.opened(), lake.notes).vacuum({spared.name}, timedelta(days=7)) is None
+    assert PairMaintenance(lake.opened(), lake.notes, MAX_VERSIONS).vacuum({spared.name}, timedelta(days=7)) is None
     week(timedelta(days=7, minutes=1))
-    done = PairMaintenance(lake.opened(), lake.notes).vacuum({spared.name}, timedelta(days=7))
+    done = PairMaintenance(lake.opened(), lake.notes, MAX_VERSIONS).vacuum({spared.name}, timedelta(days=7))
     assert done is not None
     named = {path for path in path_of(lake.pair.mirror.folder).rglob("*") if path.suffix in (".parquet", ".bin")}
     assert spared in named

@@ -1,0 +1,69 @@
+"""Where a table's log begins: the oldest commits of a table with very many versions are deleted.
+
+A table that changes every second makes 600,000 commits a week, each with files of its own. So a table keeps
+`sink.max_versions` earlier versions, and each for an hour, for readers that are at work in it. Others keep them for
+`delta.logRetentionDuration`, which deltalake applies (`destination.delta.log.delta_log`).
+
+A log begins with a checkpoint. What comes before it is deleted oldest first, in batches, so that a log from which a
+killed process has deleted only some has no gap for long: deltalake 1.6 loads no version by time from a log with one.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from deltalake.exceptions import DeltaError
+
+from engine.destination.delta.log.foreign_commits import read_commit
+from engine.destination.delta.log.log_files import checkpoint_version, commit_version, log_of
+from engine.destination.delta.log.table_opening import open_table
+from engine.store.folder import Folder
+
+LEAST_RETENTION = timedelta(hours=1)
+"""How long each version is kept, however many there are."""
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class LogStart:
+    """The oldest version that a log can give, once those before it are deleted."""
+
+    version: int
+    at: datetime
+    """When it was committed."""
+    earlier_names: tuple[str, ...]
+    """The files of the log that belong to earlier versions, oldest first."""
+
+
+def log_start(table: Folder, newest: int, most: int, now: datetime) -> LogStart | None:
+    """Where the log of the table in a folder is to begin; None if nothing of it is to be deleted.
+
+    newest: its newest version. most: how many earlier versions it keeps.
+    """
+    if newest <= most:
+        return None
+    names = [entry.name for entry in log_of(table).entries()]
+    commits = {version: name for name in names if (version := commit_version(name)) is not None}
+    checkpoints = {version: name for name in names if (version := checkpoint_version(name)) is not None}
+    for version in sorted(checkpoints.keys() & commits.keys(), reverse=True):
+        if version > newest - most or (commit := read_commit(table, version)) is None:
+            continue
+        at = datetime.fromtimestamp(commit.at_s, UTC)
+        if now - at >= LEAST_RETENTION and _is_readable(table, version):
+            earlier = sorted(name for of in (commits, checkpoints) for number, name in of.items() if number < version)
+            return LogStart(version, at, tuple(earlier))
+    return None
+
+
+def delete_earlier(table: Folder, start: LogStart) -> None:
+    """Delete what a log has of earlier versions."""
+    for first in range(0, len(start.earlier_names), _BATCH):
+        log_of(table).delete(start.earlier_names[first : first + _BATCH])
+
+
+def _is_readable(table: Folder, version: int) -> bool:
+    """Whether its checkpoint is whole: the newest version may rest on it."""
+    try:
+        open_table(table, version)
+    except (DeltaError, OSError):
+        return False
+    return True

@@ -1,0 +1,195 @@
+"""A table with very many versions keeps the newest ones and those of backups, for an hour at least."""
+
+import random
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from engine.base import clock
+from engine.base.errors import DestinationError
+from engine.destination.capabilities import Versions
+from engine.destination.delta.log import log_start as log_start_module
+from engine.destination.delta.log.kept_versions import OldVersion
+from engine.destination.delta.log.log_start import LEAST_RETENTION
+from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.delta.pair_versions import PairVersions
+from engine.destination.delta.read.mirror import Mirror
+from engine.spec.sink_settings import MirrorMode
+from tests.unit.destination.lake import Lake
+
+WEEK = timedelta(days=7)
+MOST = 30
+MODES = pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Moves the clock."""
+    shift = [timedelta()]
+    monkeypatch.setattr(clock, "utc_now", lambda: datetime.now(UTC) + shift[0])
+    monkeypatch.setattr(clock, "unix_s", lambda: clock.utc_now().timestamp())
+
+    def move(by: timedelta) -> None:
+        shift[0] += by
+
+    return move
+
+
+def busy(lake: Lake, commits: int, seed: int = 1) -> None:
+    """Change the table so many times."""
+    chance = random.Random(seed)
+    for _ in range(commits):
+        lake.change(lake.random_changes(chance, 3, list(range(60))))
+
+
+def vacuum(lake: Lake, most: int = MOST) -> None:
+    """Look at the folders, as the runner does."""
+    PairMaintenance(lake.opened(), lake.notes, most).vacuum(set(), WEEK)
+
+
+def stored(lake: Lake) -> int:
+    """The files of both Delta tables that the newest versions do not need."""
+    files = sum(path.is_file() for of in lake.pair.lakes for path in Path(of.folder.url).rglob("*"))
+    return files - sum(len(of.files()) for of in lake.pair.lakes)
+
+
+def readable(lake: Lake, versions: Iterable[int]) -> None:
+    """Read the rows of these versions of the mirror."""
+    for version in versions:
+        earlier = Mirror(lake.pair.mirror.folder).at(version)
+        assert earlier is not None, version
+        assert sum(batch.num_rows for batch in earlier.batches(["id"])) > 0
+
+
+def noted(lake: Lake) -> Versions:
+    """The newest versions, which a backup names."""
+    versions = PairVersions(lake.opened()).newest()
+    numbers = {folder: number for folder, (number, _) in versions.items()}
+    lake.opened().kept_versions.note({lake.table.full_name: numbers})
+    return versions
+
+
+@MODES
+def test_a_busy_table_keeps_a_bounded_number_of_files(
+    tmp_path: Path, mode: MirrorMode, moved: Callable[[timedelta], None]
+) -> None:
+    """Its rows, and the versions that are left, stay readable; an hour's versions stay, however many there are."""
+    lake = Lake(tmp_path, mode)
+    lake.copy(dict.fromkeys(range(50), 0))
+    sizes = list[int]()
+    for turn in range(6):
+        first = lake.pair.mirror.lake.log.version
+        busy(lake, 60, turn)
+        vacuum(lake)
+        readable(lake, range(first, first + 61))  # none of them is an hour old
+        moved(LEAST_RETENTION)
+        vacuum(lake)
+        sizes.append(stored(lake))
+        lake.check()
+    unbounded = Lake(tmp_path / "unbounded", mode)
+    unbounded.copy(dict.fromkeys(range(50), 0))
+    busy(unbounded, 120)
+    assert max(sizes) < stored(unbounded), (sizes, "of 360 versions, fewer files than of 120")
+    delta = DeltaTable(str(lake.pair.mirror.folder.url))
+    oldest = min(
+        version
+        for version in range(delta.version() + 1)
+        if (Path(lake.pair.mirror.folder.url) / "_delta_log" / f"{version:020d}.json").exists()
+    )
+    assert 0 < oldest <= delta.version() - MOST
+    readable(lake, range(oldest, delta.version() + 1))
+
+
+@MODES
+def test_what_a_backup_names_can_be_restored(
+    tmp_path: Path, mode: MirrorMode, moved: Callable[[timedelta], None]
+) -> None:
+    """For as long as files are kept, although its version has left the log; no longer than that."""
+    lake = Lake(tmp_path, mode)
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 25)
+    versions, rows = noted(lake), dict(lake.rows)
+    for turn in range(4):
+        busy(lake, 60, 10 + turn)
+        moved(LEAST_RETENTION)
+        vacuum(lake)
+    with pytest.raises((DeltaError, OSError)):
+        DeltaTable(str(lake.pair.mirror.folder.url), version=versions[lake.pair.mirror.folder.name][0])
+    assert list((tmp_path / "_tidemark").rglob("versions/*/*/*.json"))
+    pair = lake.opened()
+    PairVersions(pair).check_roll_back(versions, PairVersions(pair).identities())
+    PairVersions(pair).roll_back(versions)
+    lake.reopen()
+    assert lake.mirror() == rows
+    moved(WEEK)
+    busy(lake, 60, 30)
+    moved(LEAST_RETENTION)
+    vacuum(lake)
+    assert not list((tmp_path / "_tidemark").rglob("*.json")), "the note is too old"
+    with pytest.raises(DestinationError, match="is missing"):
+        PairVersions(lake.opened()).check_roll_back(versions, {})
+
+
+def test_a_kill_while_commits_are_deleted_leaves_the_newest_versions(
+    tmp_path: Path, moved: Callable[[timedelta], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next look deletes the rest."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 90)
+    moved(LEAST_RETENTION)
+    monkeypatch.setattr(log_start_module, "_BATCH", 5)
+    start = log_start_module.log_start(
+        lake.pair.mirror.folder, lake.pair.mirror.lake.log.version, MOST, clock.utc_now()
+    )
+    assert start is not None
+    log = lake.pair.mirror.folder / "_delta_log"
+    log.delete(start.earlier_names[:5])
+    lake.reopen()
+    lake.check()
+    assert Mirror(lake.pair.mirror.folder).at(start.version) is not None
+    vacuum(lake)
+    assert not {entry.name for entry in log.entries()} & set(start.earlier_names)
+    busy(lake, 3)
+    lake.check()
+
+
+def test_a_time_before_the_oldest_version_is_refused(tmp_path: Path, moved: Callable[[timedelta], None]) -> None:
+    """It says when the oldest one was committed, and never gives a later one."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 5)
+    early = datetime.now(UTC)
+    busy(lake, 90)
+    moved(LEAST_RETENTION)
+    vacuum(lake)
+    with pytest.raises(DeltaError, match=r"its oldest version was committed at .* earlier ones were deleted"):
+        Mirror.if_there(lake.pair.mirror.folder, early)
+    assert Mirror.if_there(lake.pair.mirror.folder, datetime.now(UTC)) is not None
+
+
+def test_a_version_that_cannot_be_kept_stays_in_the_log(
+    tmp_path: Path, moved: Callable[[timedelta], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The backup can still be restored; the next look tries again."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 25)
+    versions = noted(lake)
+    busy(lake, 90)
+    moved(LEAST_RETENTION)
+    with monkeypatch.context() as patch:
+
+        def refused(*_: object) -> OldVersion:
+            raise PermissionError(13, "Permission denied")
+
+        patch.setattr(OldVersion, "from_log", refused)
+        with pytest.raises(PermissionError):
+            vacuum(lake)
+    PairVersions(lake.opened()).check_roll_back(versions, {})
+    vacuum(lake)
+    PairVersions(lake.opened()).check_roll_back(versions, {})
