@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from engine.base.errors import MissingFilesError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
@@ -19,6 +20,8 @@ from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.change_log import ChangeLog
 from engine.destination.delta.read.differences import FOLDER as DIFFERENCES
@@ -86,6 +89,32 @@ def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: Mir
     assert numbers == list(range(1, len(lake.log) + 1))
     lake.pair.drop()
     assert not root.is_there
+
+
+def test_a_busy_table_keeps_few_objects_and_what_a_backup_names(
+    tmp_path: Path, root: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest commits leave the log, and the files of their versions the bucket; the backup can be restored."""
+    monkeypatch.setattr("engine.destination.delta.log.log_start.LEAST_RETENTION", timedelta())
+    lake = lived(tmp_path, root, "merge_on_read", 10)
+    newest, rows = PairVersions(lake.opened()).newest(), dict(lake.rows)
+    numbers = {folder: version for folder, (version, _) in newest.items()}
+    lake.opened().kept_versions.note({"d.t": numbers})
+    objects = list[int]()
+    for seed in range(3):
+        chance = random.Random(seed)
+        for _ in range(50):
+            lake.change(lake.random_changes(chance, 5, KEYS))
+        for lake_table in lake.pair.lakes:
+            lake_table.log.checkpoint()
+        PairMaintenance(lake.opened(), lake.notes, 5).vacuum(set(), timedelta(days=7))
+        objects.append(sum(1 for _ in root.below()) - sum(len(one.files()) for one in lake.pair.lakes))
+    lake.check()
+    assert objects[2] < 250 < 3 * 3 * 50, f"beside the newest version's files: {objects}"
+    with pytest.raises(DeltaError):
+        open_table(lake.pair.mirror.folder, numbers["t"])
+    PairVersions(lake.opened()).roll_back(newest)
+    assert lake.mirror() == rows
 
 
 def test_what_is_known_of_a_table_is_believed_until_it_changes(
