@@ -16,8 +16,10 @@ still has the tag of the last time. An operator who leaves something replaces th
 replacement is refused, and it looks. A host that only watches asks for the lease's tag, and lists if the lease says
 that files have changed.
 
-Another host takes over by `lease.take_lease`, once its holder has not renewed the lease for as long as it said:
-`runner_sync` calls it, `run.lifecycle.workplace` puts it together (docs/s3.md#state-in-a-bucket).
+Another host, started with `run --standby`, takes over by `lease.take_lease`, at once if the holder has ended in order,
+else once it has not renewed the lease for as long as it said: `runner_sync` calls it, `run.lifecycle.workplace` puts it
+together (docs/s3.md#state-in-a-bucket). In a folder on a shared file system, `engine.pipeline.pipeline_lock` does this.
+Then `engine.run.lifecycle.takeover` takes the next term in ledger and destination, which shuts out the earlier runner.
 
 `state_copy` downloads what a copy lacks.
 
