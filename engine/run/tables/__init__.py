@@ -1,13 +1,13 @@
 """What becomes of tables: how a pipeline begins with them, how they join and leave, and what schema changes do to them.
 
-A DDL: `capture.binlog.statements` finds it, `sql.alter` reads its text, `alterations` finds the tables it affects, `ddl`
-proves that the rows keep their values, and `schema_change` decides what happens to the table.
+A DDL: `capture.binlog.statements` finds it, `sql.alter` reads its text, `alterations` finds the tables it affects,
+`ddl` proves that the rows keep their values, and `schema_change` decides what happens to the table.
 
     evolved        the next commit has `ledger.records.TableChange.altered`. `destination.epoch_replay` has the
-                   destination's table `alter` its columns. In Delta, `destination.delta.table` does: the mirror gets new
-                   columns (`mirror_table`), the change log new columns and wider types (`change_log_table`)
-    resnapshotted  it has `TableChange.resnapshot`. The table's `begin_copy` prepares the change log, and the mirror gets
-                   the columns with the commit of the last chunk, which replaces it
+                   destination's table `alter` its columns. In Delta, `destination.delta.table` does: the mirror gets
+                   new columns (`mirror_table`), the change log new columns and wider types (`change_log_table`)
+    resnapshotted  it has `TableChange.resnapshot`. The table's `begin_copy` prepares the change log, and the mirror
+                   gets the columns with the commit of the last chunk, which replaces it
 
 A table that has to be resnapshotted often: `resnapshot_limit` lets it wait from the sixth time within an hour on
 (`run.lifecycle.table_changes` starts its copy), and stops it at `source.max_resnapshots_per_hour`.
