@@ -40,7 +40,7 @@ def _of_store(url: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if (failed := _REQUEST_FAILED.search(str(error))) is None:
             raise
-        if (refused := access_error(url, failed[0])) is not None:
+        if (refused := access_error(url, str(error)[failed.start() :])) is not None:
             raise refused from error
         raise StoreAwayError(f"The store does not answer: {url}: {failed[0]}") from error
 
