@@ -113,6 +113,8 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
         _unpack_others(archive, new.directory)
         # Verifications are about versions that are not the newest any more.
         shutil.rmtree(new.directory.verifications, ignore_errors=True)
+        # Files that had left the tables are back, so their retention begins later.
+        shutil.rmtree(new.directory.maintenance, ignore_errors=True)
         new.switch()
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
 

@@ -84,7 +84,8 @@ class Source(Section):
     """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     max_resnapshots_per_hour: int = Field(20, ge=1)
     """A table that would be resnapshotted more often within an hour, without an operator's request, stops instead. From
-    the sixth on, a resnapshot begins two minutes after its cause, once for all causes until then."""
+    the sixth on, a resnapshot begins two minutes after its cause, once for all causes until then: 35 within an hour at
+    most, so a larger number stops no table."""
     new_tables: Literal["add", "ignore", "refuse"] = "add"
     """What to do with tables that appear later and match `tables`. `add`: capture them, at once. `ignore`: leave them
     out; an alert names them while they are there. `refuse`: refuse to start. Work tables of gh-ost and

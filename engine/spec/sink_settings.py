@@ -103,7 +103,7 @@ class Sink(Section):
     max_versions: int = Field(4000, ge=1)
     """How many earlier versions of a Delta table are kept at most, and their files; each for an hour at least. A table
     that changes every second would have millions of files in a week. A version that a backup names can be restored for
-    `files_retention` all the same."""
+    `files_retention` all the same, and for seven days at most, for which Delta logs are kept."""
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 

@@ -5,7 +5,7 @@ import uuid
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -99,7 +99,7 @@ def test_a_busy_table_keeps_few_objects_and_what_a_backup_names(
     lake = lived(tmp_path, root, "merge_on_read", 10)
     newest, rows = PairVersions(lake.opened()).newest(), dict(lake.rows)
     numbers = {folder: version for folder, (version, _) in newest.items()}
-    lake.opened().kept_versions.note({"d.t": numbers})
+    lake.opened().kept_versions.note({"d.t": numbers}, datetime.now(UTC) - timedelta(days=7))
     objects = list[int]()
     for seed in range(3):
         chance = random.Random(seed)

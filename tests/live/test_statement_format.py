@@ -105,6 +105,7 @@ def test_only_the_tables_that_a_statement_writes_are_resnapshotted(
         source.execute("UPDATE d.third SET v = CONCAT(v, '!') WHERE id = 2")
         pipeline.wait_for(partial(all_resnapshotted, pipeline, seen, expected), runner, 60)
         assert resnapshotted(pipeline, seen) == expected, name
+        pipeline.wait_for(lambda: all(one["state"] == "streaming" for one in pipeline.status()["tables"]), runner)
     pipeline.finish(runner)
     pipeline.run("caught-up")
     equal(source, pipeline)

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
@@ -99,7 +101,8 @@ class DeltaDestination:
     def keep_versions(self, ledger: str, versions: Mapping[str, Versions]) -> None:
         """By a note in the folder (`destination.delta.log.kept_versions`)."""
         numbers = {name: {folder: one[0] for folder, one in of.items()} for name, of in versions.items()}
-        KeptVersions(self._sink.folder, ledger).note(numbers)
+        since = clock.utc_now() - timedelta(seconds=self._sink.files_retention_s)
+        KeptVersions(self._sink.folder, ledger).note(numbers, since)
 
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Append them to the Delta table `_tm_differences`."""

@@ -142,9 +142,9 @@ class SnapshotScheduler:
         return any(table in group.chunks for group in self._jobs.values())
 
     def unread(self, table: str) -> bool:
-        """Whether a table's copy has yet to begin: no job has read any of it."""
+        """Whether a table's copy has yet to begin: no job has read any of it, and nobody has paused it."""
         copy = self._tables.get(table)
-        if copy is None or copy.dropped or copy.redump:
+        if copy is None or copy.dropped or copy.redump or self._gate.is_paused(table):
             return False
         return not copy.turn and not copy.coverage.finished
 
@@ -218,9 +218,9 @@ class SnapshotScheduler:
                 (c for c in wanted if c.waiting and not paused(c.table.full_name)),
                 key=partial(TableCopy.priority, in_turn=limited),
             )
-            reason = (hold() if ready else standstill(self._tables.values(), wanted, paused)) or (
-                self._gate.disk.reason if self._gate.disk.blocks_work() else ""
-            )
+            reason = (
+                hold() if ready else standstill(self._tables.values(), wanted, paused, is_reading=self.under_way)
+            ) or (self._gate.disk.reason if self._gate.disk.blocks_work() else "")
             self._activity.waiting_for = reason
             if reason or not ready or len(self._jobs) >= most:
                 return

@@ -130,6 +130,11 @@ class TableCopy:
         return not self.dropped and not self.stuck and self.retry_at <= clock.monotonic_s()
 
     @property
+    def rests(self) -> bool:
+        """Whether its copy has yet to begin, later than now."""
+        return bool(self.begins) and not (self.turn or self.ready or self.dropped)
+
+    @property
     def stuck(self) -> bool:
         """Whether too many chunks in a row were parked, so that no more are tried."""
         return self.parked_in_a_row >= PARKED_IN_ROW

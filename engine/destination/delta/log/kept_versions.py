@@ -3,9 +3,9 @@
 A backup names a version of each Delta table, and leaves a note of them in the destination, one small file for all
 tables: `_tidemark/<ledger>/backup-<time>-<id>.json`. Before a table's log loses a version of a note
 (`destination.delta.log.log_start`), what a rollback needs of it is written to
-`_tidemark/<ledger>/versions/<database>/<table>/<version>.json`: columns, identifiers and files. The vacuum spares these
-files. So only a table that changes very often pays for a backup. A note counts for `sink.files_retention`, as long as
-the files of other tables stay.
+`_tidemark/<ledger>/versions/<database>/<table>/<version>-<id of the Delta table>.json`: columns, identifiers and files.
+The vacuum spares these files. So only a table that changes very often pays for a backup. A note counts for
+`sink.files_retention`, as long as the files of other tables stay.
 """
 
 import json
@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Self
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.log.log_files import commit_name, log_of
+from engine.destination.delta.log.log_start import LogStart
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.fence import TERMS
@@ -114,32 +116,39 @@ class KeptVersions:
     def __init__(self, root: Folder, ledger: str) -> None:
         self._folder = root / TERMS / ledger
 
-    def note(self, versions: Mapping[str, Mapping[str, int]]) -> None:
-        """Keep these versions from now on: by the table's full name and the name of its folder."""
+    def note(self, versions: Mapping[str, Mapping[str, int]], since: datetime) -> None:
+        """Keep these versions from now on: by the table's full name and the name of its folder.
+
+        since: earlier notes count no more, and are deleted.
+        """
+        self._folder.delete([entry.name for entry in self._folder.entries(_NOTE) if _made(entry.name) < since])
         name = f"{_NOTE}{clock.utc_now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.json"
         self._folder.create(name, json.dumps(vars(_BackupNote(clock.utc_text(), versions))).encode())
 
     def wanted(self, table: str, folder: Folder, since: datetime) -> set[int]:
-        """The versions of one of a table's folders that notes name; deletes notes that were made before a time."""
+        """The versions of one of a table's folders that notes name which were made since a time."""
         versions = set[int]()
-        for entry in list(self._folder.entries(_NOTE)):
-            note = record_from(_BackupNote, json.loads(self._folder.read(entry.name)))
-            if note is None or clock.parse_utc(note.made) < since:
-                self._folder.delete([entry.name])
-            elif (version := note.to_version(table, folder.name)) is not None:
-                versions.add(version)
+        for entry in self._folder.entries(_NOTE):
+            if _made(entry.name) < since:
+                continue
+            with suppress(FileNotFoundError, ValueError):  # another backup has deleted it, or nobody can read it
+                note = _read_note(self._folder, entry.name, entry.tag)  # type: ignore[arg-type]
+                if note is not None and (version := note.to_version(table, folder.name)) is not None:
+                    versions.add(version)
         return versions
 
-    def keep(self, folder: Folder, wanted: Iterable[int], before: int, apps: Iterable[str]) -> set[str]:
-        """Keep the wanted versions before one with which the log is to begin, and no others.
+    def keep(self, folder: Folder, wanted: Iterable[int], start: LogStart, apps: Iterable[str]) -> set[str]:
+        """Keep the wanted versions before the one with which the log is to begin, and delete what is not wanted.
 
         Returns the files that they need, vectors included. A version that the log does not have, or not any more, is
         not kept. Raises DeltaError or OSError for one that cannot be read: the log must keep it then.
         """
         place, names = self._place(folder), set[str]()
         there = {entry.name for entry in place.entries()}
-        wanted_names = {_name(version): version for version in wanted if version < before}
+        wanted_names = {_name(version, start.identity): version for version in wanted}
         for name, version in wanted_names.items():
+            if version >= start.version:
+                continue
             if name in there:
                 names |= set(OldVersion.from_text(place.read(name)).file_names())
                 continue
@@ -158,7 +167,8 @@ class KeptVersions:
             raise
         except (DeltaError, OSError) as error:
             with suppress(FileNotFoundError):
-                return OldVersion.from_text(self._place(folder).read(_name(version)))
+                identity = str(open_table(folder).metadata().id)
+                return OldVersion.from_text(self._place(folder).read(_name(version, identity)))
             raise DestinationError(
                 f"The version {version} of {folder.url} is missing: {error}",
                 detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
@@ -170,5 +180,19 @@ class KeptVersions:
         return self._folder / _VERSIONS / folder.parent.name / folder.name
 
 
-def _name(version: int) -> str:
-    return f"{version:020d}.json"
+def _name(version: int, identity: str) -> str:
+    """identity: the Delta table's; one that was dropped and created again has another."""
+    return f"{version:020d}-{identity}.json"
+
+
+def _made(name: str) -> datetime:
+    """When a note was made, by its name; the name of something else is too old."""
+    with suppress(ValueError):
+        return datetime.strptime(name.removeprefix(_NOTE)[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    return datetime.min.replace(tzinfo=UTC)
+
+
+@lru_cache(maxsize=1024)
+def _read_note(folder: Folder, name: str, tag: str) -> _BackupNote | None:  # noqa: ARG001 - another file, another tag
+    """A note, which never changes."""
+    return record_from(_BackupNote, json.loads(folder.read(name)))

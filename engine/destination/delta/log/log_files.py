@@ -4,6 +4,8 @@ Source: Delta transaction log protocol, "Delta Log Entries" and "Checkpoints" (g
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 
 from engine.store.folder import FileEntry, Folder
@@ -11,6 +13,7 @@ from engine.store.folder import FileEntry, Folder
 CHECKPOINT_POINTER = "_last_checkpoint"
 """The file that names the newest checkpoint."""
 _COMMIT = re.compile(r"^(\d{20})\.json$")
+_PART = re.compile(r"^\d{20}\.checkpoint\.\d{10}\.(\d{10})\.parquet$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(.+\.)?parquet$")
 
 
@@ -42,6 +45,19 @@ def checkpoint_version(name: str) -> int | None:
     """The version in the name of a checkpoint's file; None for any other file. A checkpoint may have several files."""
     match = _CHECKPOINT.match(name)
     return int(match[1]) if match else None
+
+
+def whole_checkpoints(entries: Iterable[FileEntry]) -> set[int]:
+    """The versions of checkpoints of which no part is missing. entries: the files of a log.
+
+    Another tool may be writing a checkpoint of several files, or was killed while it did. Readers pass over those.
+    """
+    parts: Counter[tuple[int, int]] = Counter()
+    for entry in entries:
+        if (version := checkpoint_version(entry.name)) is not None and entry.size > 0:
+            part = _PART.match(entry.name)
+            parts[version, int(part[1]) if part else 1] += 1
+    return {version for (version, whole), count in parts.items() if count >= whole}
 
 
 def checkpoint_files(log: Folder, version: int) -> list[FileEntry]:

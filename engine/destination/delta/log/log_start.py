@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
 
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.delta.log.foreign_commits import read_commit
-from engine.destination.delta.log.log_files import checkpoint_version, commit_version, log_of
+from engine.destination.delta.log.log_files import checkpoint_version, commit_version, log_of, whole_checkpoints
 from engine.destination.delta.log.table_opening import open_table
 from engine.store.folder import Folder
 
@@ -28,8 +29,8 @@ class LogStart:
     """The oldest version that a log can give, once those before it are deleted."""
 
     version: int
-    at: datetime
-    """When it was committed."""
+    identity: str
+    """The Delta table's."""
     earlier_names: tuple[str, ...]
     """The files of the log that belong to earlier versions, oldest first."""
 
@@ -41,16 +42,17 @@ def log_start(table: Folder, newest: int, most: int, now: datetime) -> LogStart 
     """
     if newest <= most:
         return None
-    names = [entry.name for entry in log_of(table).entries()]
-    commits = {version: name for name in names if (version := commit_version(name)) is not None}
-    checkpoints = {version: name for name in names if (version := checkpoint_version(name)) is not None}
-    for version in sorted(checkpoints.keys() & commits.keys(), reverse=True):
+    entries = list(log_of(table).entries())
+    names = [entry.name for entry in entries]
+    commits = {name: version for name in names if (version := commit_version(name)) is not None}
+    checkpoints = {name: version for name in names if (version := checkpoint_version(name)) is not None}
+    for version in sorted(whole_checkpoints(entries) & {*commits.values()}, reverse=True):
         if version > newest - most or (commit := read_commit(table, version)) is None:
             continue
         at = datetime.fromtimestamp(commit.at_s, UTC)
-        if now - at >= LEAST_RETENTION and _is_readable(table, version):
-            earlier = sorted(name for of in (commits, checkpoints) for number, name in of.items() if number < version)
-            return LogStart(version, at, tuple(earlier))
+        if now - at >= LEAST_RETENTION and (identity := _identity(table, version)):
+            earlier = sorted(name for name, number in (commits | checkpoints).items() if number < version)
+            return LogStart(version, identity, tuple(earlier))
     return None
 
 
@@ -60,10 +62,11 @@ def delete_earlier(table: Folder, start: LogStart) -> None:
         log_of(table).delete(start.earlier_names[first : first + _BATCH])
 
 
-def _is_readable(table: Folder, version: int) -> bool:
-    """Whether its checkpoint is whole: the newest version may rest on it."""
+def _identity(table: Folder, version: int) -> str:
+    """The Delta table's, by a version; "" if that cannot be read: the newest version may rest on its checkpoint."""
     try:
-        open_table(table, version)
+        return str(open_table(table, version).metadata().id)
+    except (StoreAwayError, StoreAccessError):
+        raise
     except (DeltaError, OSError):
-        return False
-    return True
+        return ""

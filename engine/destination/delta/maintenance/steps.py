@@ -209,7 +209,9 @@ class PairMaintenance:
         if mirror.index is not None:
             mirror.index.keep_only(named_files.get(mirror.folder, ()))
         starts, spared_files = self._begin_later(retention)
-        deletion = Vacuum(self._notes).run(named_files, {*needed_files, *spared_files}, retention, starts)
+        newest = {lake.folder: lake.log.version for lake in self._pair.lakes}
+        needed_files = {*needed_files, *spared_files}
+        deletion = Vacuum(self._notes).run(named_files, needed_files, retention, newest, starts)
         if not deletion.files:
             if all(are_old_enough(folders) for folders, _ in stamps):
                 self._vacuumed_state = stamps, deletion.due_at
@@ -222,21 +224,21 @@ class PairMaintenance:
             duration_s=round(time.monotonic() - began, 6),
         )
 
-    def _begin_later(self, retention: timedelta) -> tuple[dict[Folder, datetime], set[str]]:
+    def _begin_later(self, retention: timedelta) -> tuple[dict[Folder, int], set[str]]:
         """Delete the oldest commits of logs with too many versions.
 
-        Returns when the oldest version of each of these tables was committed, by folder, and the files that backups
-        need of earlier ones. A killed run leaves a log whose oldest versions cannot be read, and nothing else.
+        Returns the oldest version of each of these tables, by folder, and the files that backups need of earlier ones.
+        A killed run leaves a log whose oldest versions cannot be read, and nothing else.
         """
-        starts, spared_files, now = dict[Folder, datetime](), set[str](), clock.utc_now()
+        starts, spared_files, now = dict[Folder, int](), set[str](), clock.utc_now()
         kept_versions = self._pair.kept_versions
         for lake in self._pair.lakes:
             start = log_start(lake.folder, lake.log.version, self._max_versions, now)
             if start is not None:
                 wanted = kept_versions.wanted(self.table.full_name, lake.folder, now - retention)
-                spared_files |= kept_versions.keep(lake.folder, wanted, start.version, rollback_apps(lake))
+                spared_files |= kept_versions.keep(lake.folder, wanted, start, rollback_apps(lake))
                 delete_earlier(lake.folder, start)
-                starts[lake.folder] = start.at
+                starts[lake.folder] = start.version
         return starts, spared_files
 
     def sizes(self) -> Sizes:
@@ -244,7 +246,7 @@ class PairMaintenance:
         lake = self._pair.mirror.lake
         mirror = lake.files() if self.table.key else []
         changes = self._pair.changes.lake.files()
-        old = Vacuum(self._notes).run(self._named_files(), (), timedelta(), dry_run=True)
+        old = Vacuum(self._notes).run(self._named_files(), (), timedelta(), {}, dry_run=True)
         return Sizes(
             len(mirror),
             sum(file.bytes for file in mirror),

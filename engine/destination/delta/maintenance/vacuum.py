@@ -12,14 +12,16 @@ A table with more versions than `sink.max_versions` keeps a file only as long as
 import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
 from engine.base import clock
 from engine.base.durable import make_folders, write_atomically
+from engine.base.json_records import record_from
 from engine.destination.delta.log.deletion_vectors import FOLDER
+from engine.destination.delta.read.delta_rows import is_own
 from engine.store.folder import Folder
 
 _READERS_FILES = ("chunk-", "changes-")
@@ -43,34 +45,50 @@ class Deletion:
     """When the next retention is over, or needed files may no longer be; None if there are no such files."""
 
 
+@dataclass(frozen=True)
+class _Notes:
+    """By folder and file name, when the newest version was first found not to name it, and which version that was."""
+
+    since: dict[str, dict[str, str]]
+    """UTC text."""
+    versions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Earlier notes lack them: then the next vacuum notes its own."""
+
+
 class Vacuum:
-    """The notes of one table: per folder and file, when it was first not named."""
+    """The notes of one table."""
 
     def __init__(self, notes: Path) -> None:
         self._path = notes
-        self._notes: dict[str, dict[str, str]] = {}
+        self._notes = _Notes({}, {})
         with suppress(FileNotFoundError, ValueError, AttributeError):
-            self._notes = {str(k): dict(v) for k, v in json.loads(notes.read_text(encoding="utf-8"))["since"].items()}
+            self._notes = record_from(_Notes, json.loads(notes.read_text(encoding="utf-8"))) or self._notes
 
     def run(
         self,
         named_files: Mapping[Folder, Collection[str]],
         needed_files: Collection[str],
         retention: timedelta,
-        starts: Mapping[Folder, datetime] = MappingProxyType({}),
+        newest: Mapping[Folder, int],
+        starts: Mapping[Folder, int] = MappingProxyType({}),
         *,
         dry_run: bool = False,
     ) -> Deletion:
         """Delete what can be deleted.
 
         named_files: by folder, the files of the newest version, relative to the folder. needed_files: names that the
-        ledger or a backup still needs. starts: by folder, when the oldest version was committed that its log still has;
-        a file that no version has needed since then goes before its retention is over.
+        ledger or a backup still needs. newest: by folder, that version's number. starts: by folder, the oldest version
+        that its log still has, if older ones were deleted; a file of ours that none of these needs goes before its
+        retention is over.
         """
-        now, deletion, notes = clock.utc_now(), Deletion(0, 0, 0, 0), dict[str, dict[str, str]]()
+        now, deletion, notes = clock.utc_now(), Deletion(0, 0, 0, 0), _Notes({}, {})
         due_times = list[datetime]()
         for folder, names in named_files.items():
-            known_times, since_of, old_names = self._notes.get(folder.name, {}), dict[str, str](), list[str]()
+            since_of, version_of, old_names = dict[str, str](), dict[str, int](), list[str]()
+            known_times, known_versions = (
+                self._notes.since.get(folder.name, {}),
+                self._notes.versions.get(folder.name, {}),
+            )
             for name, size in _files(folder):
                 if name in names:
                     continue
@@ -78,19 +96,25 @@ class Vacuum:
                     due_times.append(now)
                     continue
                 since = known_times.get(name) or clock.utc_text(now)
-                is_over = self._is_over(name, since, retention, now) or _is_before(name, since, starts.get(folder), now)
+                version = known_versions.get(name, newest.get(folder, -1))
+                is_unnamed = version < starts.get(folder, -1)
+                is_over = self._is_over(name, since, retention, now) or (
+                    is_unnamed and _is_short_lived(name, now - clock.parse_utc(since))
+                )
                 if not dry_run and is_over:
                     old_names.append(name)
                     deletion = _plus(deletion, deleted_bytes=size)
                 else:
                     since_of[name] = since
+                    version_of[name] = version
                     due_times.append(clock.parse_utc(since) + _min_retention(name, retention))
                     deletion = _plus(deletion, waiting_bytes=size)
             folder.delete(old_names)
-            notes[folder.name] = since_of
+            notes.since[folder.name] = since_of
+            notes.versions[folder.name] = version_of
         if not dry_run and notes != self._notes:
             make_folders(self._path.parent)
-            write_atomically(self._path, json.dumps({"since": notes}))
+            write_atomically(self._path, json.dumps(vars(notes)))
             self._notes = notes
         return replace(deletion, due_at=min(due_times, default=None))
 
@@ -99,10 +123,14 @@ class Vacuum:
         return now - clock.parse_utc(since) >= _min_retention(name, retention)
 
 
-def _is_before(name: str, since: str, start: datetime | None, now: datetime) -> bool:
-    """Whether no version of the log has needed a file. start: when its oldest version was committed, if it is cut."""
-    at = clock.parse_utc(since)
-    return start is not None and at < start and (not name.startswith(_CHUNK) or now - at >= _CHUNK_RETENTION)
+def _is_short_lived(name: str, age: timedelta) -> bool:
+    """Whether a file is gone when no version of a shortened log needs it.
+
+    Others may commit theirs later, and so may readers.
+    """
+    if name.startswith(_CHUNK):
+        return age >= _CHUNK_RETENTION
+    return name.startswith(f"{FOLDER}/") or is_own(name)
 
 
 def _min_retention(name: str, retention: timedelta) -> timedelta:

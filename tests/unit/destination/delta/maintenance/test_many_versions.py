@@ -1,7 +1,7 @@
 """A table with very many versions keeps the newest ones and those of backups, for an hour at least."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def noted(lake: Lake) -> Versions:
     """The newest versions, which a backup names."""
     versions = PairVersions(lake.opened()).newest()
     numbers = {folder: number for folder, (number, _) in versions.items()}
-    lake.opened().kept_versions.note({lake.table.full_name: numbers})
+    lake.opened().kept_versions.note({lake.table.full_name: numbers}, clock.utc_now() - WEEK)
     return versions
 
 
@@ -129,7 +129,7 @@ def test_what_a_backup_names_can_be_restored(
     busy(lake, 60, 30)
     moved(LEAST_RETENTION)
     vacuum(lake)
-    assert not list((tmp_path / "_tidemark").rglob("*.json")), "the note is too old"
+    assert not list((tmp_path / "_tidemark").rglob("versions/*/*/*.json")), "the note is too old"
     with pytest.raises(DestinationError, match="is missing"):
         PairVersions(lake.opened()).check_roll_back(versions, {})
 
@@ -193,3 +193,96 @@ def test_a_version_that_cannot_be_kept_stays_in_the_log(
     PairVersions(lake.opened()).check_roll_back(versions, {})
     vacuum(lake)
     PairVersions(lake.opened()).check_roll_back(versions, {})
+
+
+def test_a_checkpoint_of_which_a_part_is_missing_is_passed_over(
+    tmp_path: Path, moved: Callable[[timedelta], None]
+) -> None:
+    """Another tool is writing it, or was killed. The log does not begin there, and no vector is lost with it."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 90)
+    moved(LEAST_RETENTION)
+    vacuum(lake)
+    mirror = lake.pair.mirror
+    log = mirror.folder / "_delta_log"
+    version = mirror.lake.log.version
+    (checkpoint, *_) = sorted(entry.name for entry in log.entries() if ".checkpoint.parquet" in entry.name)
+    for number in (version - 1, version - MOST - 1):
+        log.write(f"{number:020d}.checkpoint.{1:010d}.{2:010d}.parquet", log.read(checkpoint))
+    log.write(f"{version - MOST:020d}.checkpoint.parquet", b"")
+    lake.reopen()
+    busy(lake, 2)
+    lake.check()
+    moved(LEAST_RETENTION)
+    vacuum(lake)
+    lake.reopen()
+    busy(lake, 2)
+    lake.check()
+
+
+def test_what_others_write_waits_for_the_whole_retention(tmp_path: Path, moved: Callable[[timedelta], None]) -> None:
+    """They may commit it later. A chunk that a slow reader writes waits for a day."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), 0))
+    folder = lake.pair.mirror.folder
+    theirs, chunk = "part-00000-5f.snappy.parquet", f"chunk-{7:032x}.parquet"
+    folder.write(theirs, b"theirs")
+    folder.write(chunk, b"a chunk")
+    for turn in range(3):
+        busy(lake, 60, turn)
+        vacuum(lake)
+        moved(LEAST_RETENTION)
+    assert folder.find(theirs) is not None
+    assert folder.find(chunk) is not None
+    moved(timedelta(days=1))
+    vacuum(lake)
+    assert folder.find(theirs) is not None
+    assert folder.find(chunk) is None
+    moved(WEEK)
+    vacuum(lake)
+    assert folder.find(theirs) is None
+
+
+@MODES
+def test_a_clock_that_was_ahead_deletes_nothing_too_early(
+    tmp_path: Path, mode: MirrorMode, moved: Callable[[timedelta], None]
+) -> None:
+    """Versions are compared, not times."""
+    lake = Lake(tmp_path, mode)
+    lake.copy(dict.fromkeys(range(50), 0))
+    busy(lake, 30)
+    moved(timedelta(days=1))
+    busy(lake, 30)
+    moved(-timedelta(days=1))
+    versions = noted(lake)
+    for turn in range(3):
+        busy(lake, 40, turn)
+        vacuum(lake)
+        moved(timedelta(hours=9))
+    vacuum(lake)
+    PairVersions(lake.opened()).check_roll_back(versions, {})
+
+
+def test_a_table_that_was_created_again_keeps_its_own_versions(
+    tmp_path: Path, moved: Callable[[timedelta], None]
+) -> None:
+    """The first one had a kept version of the same number."""
+    _kept(tmp_path, 1, moved)
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.opened().drop()
+    lake.notes.unlink()
+    versions, identities = _kept(tmp_path, 2, moved)
+    PairVersions(lake.opened()).check_roll_back(versions, identities)
+
+
+def _kept(folder: Path, seed: int, moved: Callable[[timedelta], None]) -> tuple[Versions, Mapping[str, str]]:
+    """A new table, whose backup names a version that its log has lost since, and its identifiers."""
+    lake = Lake(folder, "merge_on_read")
+    lake.copy(dict.fromkeys(range(50), seed))
+    busy(lake, 11, seed)
+    versions, identities = noted(lake), PairVersions(lake.opened()).identities()
+    busy(lake, 90, seed)
+    moved(LEAST_RETENTION)
+    vacuum(lake)
+    return versions, identities
