@@ -119,7 +119,7 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class KeepsVersions(Protocol):
-    """A destination that can be told which versions backups need."""
+    """A destination that retains the versions that backups name."""
 
     def keep_versions(self, ledger: str, versions: Mapping[str, Versions]) -> None:
         """Keep these versions, by the table's full name, for `sink.files_retention`, however many follow.

@@ -120,7 +120,7 @@ def _shown(now: Status) -> str:
 
 def _print_alerts(out: Console, now: Status) -> None:
     """Print the active alerts and the silences. The lines above have the text of a stopped table."""
-    told = {stop_sentence(t.table, t.error) for t in now.tables if t.error}
+    stop_messages = {stop_sentence(t.table, t.error) for t in now.tables if t.error}
     for alert in now.alerts:
         owner = alert.acknowledged
         seen = f"Acknowledged by {owner.actor} at {utc_time(owner.at)}." if owner else ""
@@ -128,7 +128,9 @@ def _print_alerts(out: Console, now: Status) -> None:
         if by := alert.silenced:
             silenced = f"Silenced by {by.actor} until {utc_time(by.until)}: {by.reason}"
         style = "yellow" if alert.acknowledged else "red"
-        message, hint = (f"{alert.table} stopped", "") if alert.message in told else (alert.message, alert.hint)
+        message, hint = (
+            (f"{alert.table} stopped", "") if alert.message in stop_messages else (alert.message, alert.hint)
+        )
         what = f"alert since {utc_time(alert.since)}: {message}"
         out.print(sentences(what, hint, seen, silenced), style=style, markup=False)
     for one in now.silences:

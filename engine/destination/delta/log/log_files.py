@@ -47,8 +47,8 @@ def checkpoint_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def whole_checkpoints(entries: Iterable[FileEntry]) -> set[int]:
-    """The versions of checkpoints of which no part is missing. entries: the files of a log.
+def complete_checkpoints(entries: Iterable[FileEntry]) -> set[int]:
+    """The versions of the complete checkpoints: all parts are there. entries: the files of a log.
 
     Another tool may be writing a checkpoint of several files, or was killed while it did. Readers pass over those.
     """

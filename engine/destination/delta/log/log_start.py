@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.delta.log.foreign_commits import read_commit
-from engine.destination.delta.log.log_files import checkpoint_version, commit_version, log_of, whole_checkpoints
+from engine.destination.delta.log.log_files import checkpoint_version, commit_version, complete_checkpoints, log_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.store.folder import Folder
 
@@ -46,7 +46,7 @@ def log_start(table: Folder, newest: int, most: int, now: datetime) -> LogStart 
     names = [entry.name for entry in entries]
     commits = {name: version for name in names if (version := commit_version(name)) is not None}
     checkpoints = {name: version for name in names if (version := checkpoint_version(name)) is not None}
-    for version in sorted(whole_checkpoints(entries) & {*commits.values()}, reverse=True):
+    for version in sorted(complete_checkpoints(entries) & {*commits.values()}, reverse=True):
         if version > newest - most or (commit := read_commit(table, version)) is None:
             continue
         at = datetime.fromtimestamp(commit.at_s, UTC)

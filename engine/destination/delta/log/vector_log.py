@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from engine.base.errors import DestinationError
 from engine.destination.delta.log.deletion_vectors import Descriptor
-from engine.destination.delta.log.log_files import checkpoint_files, commit_name, log_of, whole_checkpoints
+from engine.destination.delta.log.log_files import checkpoint_files, commit_name, complete_checkpoints, log_of
 from engine.store.folder import Folder
 
 FEATURE = "deletionVectors"
@@ -131,7 +131,7 @@ def superseded_files(folder: Folder, version: int) -> list[SupersededCommits]:
 
 def _newest_checkpoint(log: Folder, version: int) -> int:
     """The newest checkpoint up to a version; -1 without one."""
-    return max((n for n in whole_checkpoints(log.entries()) if n <= version), default=-1)
+    return max((n for n in complete_checkpoints(log.entries()) if n <= version), default=-1)
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]]:
