@@ -4,7 +4,7 @@ Names are unique per attempt: a task that runs twice leaves an orphan, never a w
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +18,8 @@ from engine.base.durable import discarding, naming
 from engine.base.errors import MissingFilesError
 from engine.base.wording import are_gone
 from engine.decode.schema import TM_TS
-from engine.store.folder import Folder, Upload
+from engine.store.folder import FileEntry, Folder, Upload
+from engine.store.lookup import find_all
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
@@ -180,17 +181,31 @@ def _repeating(rows: pa.Table) -> list[str]:
     ]
 
 
-def check_files(folder: Folder, files: Iterable[DataFile]) -> None:
+def check_files(folder: Folder, files: Sequence[DataFile]) -> None:
     """Raises MissingFilesError when a file is missing or does not have its recorded size."""
-    missing = []
-    for file in files:
-        entry = folder.find(file.name)
-        if entry is None:
-            missing.append(file.name)
-        elif entry.size != file.bytes:
-            missing.append(f"{file.name} ({entry.size} of {file.bytes} bytes)")
-    if missing:
-        raise missing_files(folder, missing)
+    (error,) = file_errors([(folder, files)])
+    if error is not None:
+        raise error
+
+
+def file_errors(lists: Sequence[tuple[Folder, Sequence[DataFile]]]) -> list[MissingFilesError | None]:
+    """For each list of files in a folder, the error if any is missing or does not have its recorded size.
+
+    All lists take as long as one: a bucket is asked for several files at a time.
+    """
+    entries = iter(find_all([(folder, file.name) for folder, files in lists for file in files]))
+    errors = list[MissingFilesError | None]()
+    for folder, files in lists:
+        flaws = [flaw for file in files if (flaw := _flaw(file, next(entries)))]
+        errors.append(missing_files(folder, flaws) if flaws else None)
+    return errors
+
+
+def _flaw(file: DataFile, entry: FileEntry | None) -> str:
+    """The file's name, and its sizes if it has another one than recorded; "" if nothing is wrong."""
+    if entry is None:
+        return file.name
+    return "" if entry.size == file.bytes else f"{file.name} ({entry.size} of {file.bytes} bytes)"
 
 
 def missing_files(folder: Folder, names: Sequence[str]) -> MissingFilesError:

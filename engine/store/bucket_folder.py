@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import obstore
 import pyarrow as pa
@@ -35,6 +35,7 @@ _TAKEN = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
 class BucketFolder:
     """A folder below the root of a bucket. path: without a slash at its ends; "" for the root."""
 
+    at_once: ClassVar[int] = 16
     settings: BucketSettings
     path: str = ""
 

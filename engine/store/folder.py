@@ -15,7 +15,7 @@ room for requests, StoreAccessError for credentials that it refuses, and other O
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +58,9 @@ class Upload(Protocol):
 
 class Folder(Protocol):
     """A folder. It can be sent to a Spark task, and need not exist. File names may contain "/" for folders below."""
+
+    at_once: ClassVar[int]
+    """Requests that are worth sending at the same time: more than 1 where each waits for an answer."""
 
     @property
     def url(self) -> str:

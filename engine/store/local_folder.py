@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from engine.base.durable import UnknownOutcomeError, link, make_folders, naming, rename, sync_file, sync_folder
 from engine.store.folder import FileEntry, Folder
@@ -21,6 +21,7 @@ _TEMPORARY = ".tidemark-"
 class LocalFolder:
     """The folder at a path."""
 
+    at_once: ClassVar[int] = 1
     path: Path
 
     @property

@@ -32,9 +32,9 @@ from engine.destination.delta.log.delta_actions import (
     needed_features,
     protocol_of,
 )
-from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, check_vectors, create
+from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, create
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
-from engine.destination.delta.log.missing_files import RecentFiles, missing_names
+from engine.destination.delta.log.missing_files import RecentFiles, check_vectors, missing_names
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
 from engine.destination.destination_protocol import Guard, no_guard

@@ -6,8 +6,8 @@ from functools import partial
 from engine.destination.capabilities import Versions
 from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions
-from engine.destination.delta.log.delta_log import check_vectors
 from engine.destination.delta.log.kept_versions import OldVersion
+from engine.destination.delta.log.missing_files import check_vectors
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, MERGED_SEQ

@@ -10,8 +10,8 @@ resnapshotted too. The files of an epoch are checked before its commit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from engine.base.errors import DoubtfulRowsError, ErrorRecord, MissingFilesError, TidemarkError, TransientError
-from engine.capture.files import DataFile, check_files
+from engine.base.errors import DoubtfulRowsError, ErrorRecord, TidemarkError, TransientError
+from engine.capture.files import DataFile, file_errors
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.destination.publisher import Publisher
@@ -113,16 +113,15 @@ class Delivery:
         """The resnapshot of a table that stops over doubtful rows; None for other errors."""
         return due(error) if isinstance(error, DoubtfulRowsError) and resnapshots_itself(self._spec, table) else None
 
-    def has_files(self, table: str, folder: Folder, files: Sequence[DataFile]) -> bool:
-        """Whether the files of a table's chunk exist as they were written; journals the error if not."""
-        try:
-            check_files(folder, files)
-        except MissingFilesError as error:
-            detail = "The chunk was not committed; it is read again."
-            event = ErrorReported.of(error, attempt=1, retry_in_s=0.0, table=table)
-            self._journal.write(replace(event, detail=detail))
-            return False
-        return True
+    def have_files(self, chunks: Sequence[tuple[str, Folder, Sequence[DataFile]]]) -> list[bool]:
+        """Of chunks, by table, folder and files: whether these exist as they were written; journals errors if not."""
+        errors = file_errors([(folder, files) for _, folder, files in chunks])
+        for (table, _, _), error in zip(chunks, errors, strict=True):
+            if error is not None:
+                detail = "The chunk was not committed; it is read again."
+                event = ErrorReported.of(error, attempt=1, retry_in_s=0.0, table=table)
+                self._journal.write(replace(event, detail=detail))
+        return [error is None for error in errors]
 
     def require_files(
         self, folder: Callable[[str], Folder], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
@@ -133,9 +132,7 @@ class Delivery:
         """
         written = [(name, changes) for report in reports for name, changes in report.tables.items()]
         written += [(part.table, part.changes) for part in redumped]
-        try:
-            for name, changes in written:
-                check_files(folder(name), changes.files)
-        except MissingFilesError as error:
-            detail = "Nothing of this epoch was committed."
-            raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error
+        for error in file_errors([(folder(name), changes.files) for name, changes in written]):
+            if error is not None:
+                detail = "Nothing of this epoch was committed."
+                raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error

@@ -77,10 +77,14 @@ class PendingChunks:
 
     def with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files still exist. The others are read again, because someone deleted their files."""
-        complete = [f for f in frozen if self._delivery.has_files(f.table, self._captured.chunks(f.table), f.files)]
-        for finished in (f for f in frozen if f not in complete):
-            self.frozen.remove(finished)
-            self._snapshot.lost(finished)
+        are_complete = self._delivery.have_files([(f.table, self._captured.chunks(f.table), f.files) for f in frozen])
+        complete = list[Finished]()
+        for finished, is_complete in zip(frozen, are_complete, strict=True):
+            if is_complete:
+                complete.append(finished)
+            else:
+                self.frozen.remove(finished)
+                self._snapshot.lost(finished)
         return complete
 
     def published(self, frozen: Sequence[Finished]) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.capture.files import DataFile, FileWriter
+from engine.capture.files import DataFile, FileWriter, file_errors
 from engine.store.local_folder import LocalFolder, LocalUpload
 from tests.support.mounts import mounted
 
@@ -112,3 +112,27 @@ def test_a_change_log_has_statistics_of_what_it_is_searched_by(tmp_path: Path) -
         group = pq.ParquetFile(tmp_path / file.name).metadata.row_group(0)
         columns = [group.column(n) for n in range(group.num_columns)]
         assert [column.path_in_schema for column in columns if column.is_stats_set] == expected
+
+
+def test_each_list_of_files_has_its_own_error(tmp_path: Path) -> None:
+    """A missing file and a short one are named with their folder; other lists are as they were written."""
+    folders = [LocalFolder(tmp_path / name) for name in "abc"]
+    lists = []
+    for folder in folders:
+        with (
+            FileWriter(folder, "chunk", SCHEMA, ["id"]) as first,
+            FileWriter(folder, "chunk", SCHEMA, ["id"]) as second,
+        ):
+            first.write(rows(1))
+            second.write(rows(2))
+            lists.append((folder, [*first.close(), *second.close()]))
+    missing, short = lists[0][1][1], lists[2][1][0]
+    (tmp_path / "a" / missing.name).unlink()
+    (tmp_path / "c" / short.name).write_bytes(b"x")
+    in_a, in_b, in_c = file_errors(lists)
+    assert in_b is None
+    assert in_a is not None
+    assert in_c is not None
+    assert in_a.message == f"1 data file of {tmp_path / 'a'} is gone or damaged: {missing.name}."
+    assert f"{short.name} (1 of {short.bytes} bytes)" in in_c.message
+    assert file_errors([]) == []

@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,8 +38,9 @@ from deltalake.exceptions import DeltaError
 from engine.base import clock
 from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import DestinationError
+from engine.base.parallel import map_parallel, run_parallel
 from engine.base.store_errors import StoreAccessError, StoreAwayError
-from engine.capture.files import DataFile, check_files, missing_files
+from engine.capture.files import DataFile
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import (
     LEGACY_WRITER,
@@ -48,7 +50,6 @@ from engine.destination.delta.log.delta_actions import (
     as_number,
     lines_of,
     protocol_of,
-    vector_of,
 )
 from engine.destination.delta.log.log_files import (
     CHECKPOINT_POINTER,
@@ -58,11 +59,13 @@ from engine.destination.delta.log.log_files import (
     commit_version,
     log_of,
 )
+from engine.destination.delta.log.missing_files import check_vectors
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
 from engine.store.folder import FileEntry, Folder
 from engine.store.folder_state import sync
 from engine.store.local_folder import LocalFolder
+from engine.store.lookup import find_all
 
 _CHECKPOINT_EVERY = 20
 """The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each
@@ -163,8 +166,10 @@ class DeltaLog:
 
     def _is_newest(self, apps: Iterable[str]) -> bool:
         """Whether `version` is still the newest, and these identifiers have been looked up."""
-        same = self.version >= 0 and self._stamp is not None and self._stamp == self._stamp_of(self.version)
-        return same and self._apps.issuperset(apps) and self.path.find(commit_name(self.version + 1)) is None
+        if self.version < 0 or self._stamp is None or not self._apps.issuperset(apps):
+            return False
+        newest, later = find_all([(self.path, commit_name(version)) for version in (self.version, self.version + 1)])
+        return newest is not None and newest.tag == self._stamp and later is None
 
     def _stamp_of(self, version: int) -> str | None:
         """Identifies a commit's file; None if it does not exist."""
@@ -211,13 +216,9 @@ class DeltaLog:
         Raises MissingFilesError when a file to be added is missing or incomplete, FileNotFoundError when the log is
         gone: alone, the commit would be a table that nobody can read.
         """
-        check_vectors(self.folder, actions.add)
         version = self.version + 1
-        if version > 0:
-            previous = commit_name(version - 1)
-            if self.path.find(previous) is None:
-                raise FileNotFoundError(f"The Delta commit {self.path.url}/{previous} is gone")
-            sync(self.path, previous)  # it may be another tool's
+        checks = [partial(check_vectors, self.folder, actions.add), partial(_sync_commit, self.path, self.version)]
+        run_parallel(checks, self.path.at_once)
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
         self.place(version, content.encode())
         self.transactions.update(actions.transactions)
@@ -315,7 +316,8 @@ class DeltaLog:
         commits = {n for entry in entries if (n := _number(entry.name, commit_version)) > floor}
         gaps = set(range(floor + 1, max(commits, default=-1))) - commits
         gone = {n for n in gaps if log.find(commit_name(n)) is None}  # the listing may lack a new commit
-        broken = {n for n in commits if _is_torn(log, commit_name(n))} | gone
+        torn_commits = map_parallel(lambda n: _is_torn(log, commit_name(n)), commits, log.at_once)
+        broken = {n for n, is_torn in zip(commits, torn_commits, strict=True) if is_torn} | gone
         newest_whole = max((commits | gaps) - broken, default=-1)
         end = [commit_name(n) for n in sorted(broken) if n > newest_whole]
         torn = [name for name, n in checkpoints.items() if n not in whole and n > floor]
@@ -417,14 +419,12 @@ def _stored_files(added: pa.Table, folder: Folder, vectors: Mapping[str, Descrip
         yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
-def check_vectors(folder: Folder, files: Iterable[DataFile]) -> None:
-    """Raises MissingFilesError when a file or its deletion vector is missing or damaged."""
-    files = list(files)
-    check_files(folder, files)
-    # A merge writes all of its vectors to one file.
-    named = dict.fromkeys(vector.file for file in files if (vector := vector_of(file)) is not None and vector.file)
-    if missing := [name for name in named if folder.find(name) is None]:
-        raise missing_files(folder, missing)
+def _sync_commit(log: Folder, version: int) -> None:
+    """Sync a commit, which may be another tool's. Raises FileNotFoundError when it is gone. version: -1 for none."""
+    if version >= 0:
+        if log.find(commit_name(version)) is None:
+            raise FileNotFoundError(f"The Delta commit {log.url}/{commit_name(version)} is gone")
+        sync(log, commit_name(version))
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:

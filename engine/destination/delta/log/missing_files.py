@@ -7,10 +7,11 @@ files of a table.
 
 from collections.abc import Iterable, Sequence
 
-from engine.capture.files import DataFile
+from engine.capture.files import DataFile, check_files, missing_files
 from engine.destination.delta.log.deletion_vectors import FOLDER
-from engine.destination.delta.log.delta_actions import StoredFile
+from engine.destination.delta.log.delta_actions import StoredFile, vector_of
 from engine.store.folder import Folder
+from engine.store.lookup import find_all
 
 
 def missing_names(files: Iterable[StoredFile], folder: Folder) -> list[str]:
@@ -25,7 +26,20 @@ def missing_names(files: Iterable[StoredFile], folder: Folder) -> list[str]:
         return []
     existing = {entry.name for entry in folder.entries()}
     existing |= {f"{FOLDER}/{entry.name}" for entry in (folder / FOLDER).entries()}
-    return sorted(name for name in named - existing if folder.find(name) is None)
+    unlisted = sorted(named - existing)
+    entries = find_all([(folder, name) for name in unlisted])
+    return [name for name, entry in zip(unlisted, entries, strict=True) if entry is None]
+
+
+def check_vectors(folder: Folder, files: Iterable[DataFile]) -> None:
+    """Raises MissingFilesError when a file or its deletion vector is missing or damaged."""
+    files = list(files)
+    check_files(folder, files)
+    # A merge writes all of its vectors to one file.
+    named = dict.fromkeys(vector.file for file in files if (vector := vector_of(file)) is not None and vector.file)
+    entries = find_all([(folder, name) for name in named])
+    if missing := [name for name, entry in zip(named, entries, strict=True) if entry is None]:
+        raise missing_files(folder, missing)
 
 
 class RecentFiles:

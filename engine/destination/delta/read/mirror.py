@@ -24,6 +24,7 @@ from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.store.folder import Folder
+from engine.store.lookup import find_all
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
     from pyarrow.dataset import Dataset
@@ -76,9 +77,11 @@ def _missing(folder: Folder) -> str:
 def _damage(folder: Folder) -> str:
     delta = open_table(folder)
     files = pa.table(delta.get_add_actions())
-    for name, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-        path = f"{folder.url}/{unquote(name)}"
-        if (entry := folder.find(unquote(name))) is None:
+    names = [unquote(name) for name in files["path"].to_pylist()]
+    entries = find_all([(folder, name) for name in names])
+    for name, size, entry in zip(names, files["size_bytes"].to_pylist(), entries, strict=True):
+        path = f"{folder.url}/{name}"
+        if entry is None:
             return f"{path}: {os.strerror(errno.ENOENT)}"
         if entry.size != size:
             return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
