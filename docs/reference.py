@@ -58,7 +58,8 @@ _COMMANDS = """\
 
 `SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, \
 `python -m engine`
-does the same as `tidemark`. This page is generated from the commands' help texts.
+does the same as `tidemark`. This page is generated: the commands from their help texts, the exit codes from
+`engine/base/exit_codes.py`; `engine/base/errors.py` has the code of each error.
 
 | exit code | meaning |
 |---|---|

@@ -4,6 +4,8 @@
 sentences: `engine.journal.outage_causes`), `lag_rules` for lag by glob. `engine.journal.alert_kinds` has their titles
 and remedies, and their rules in words. `notifier` and `notify` send them.
 
+`spec.alert_settings` has the severities. `tests/unit/docs/test_alerts.py` holds the table in docs/operations.md.
+
 lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
                           `alerts.tables` has a `lag` of its own, with its glob as the table. `lag_rules` says which
                           thresholds are in force, `alerts` compares

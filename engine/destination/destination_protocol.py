@@ -13,9 +13,9 @@ A destination takes epochs, table by table, in order. It MUST keep these promise
 What an error does:
 
     PipelineHeldError                  ends the run, whichever method raises it: another runner has a later term
-    OSError of a full disk             the caller waits, and calls the method again
-    OSError of a read-only disk,       ends the run, which continues from the ledger when it is started again
-    or a store that is away
+    OSError of a disk that is full     the caller waits, and calls the method again. A server that cannot be reached
+    or read-only, StoreAwayError,      MUST be a StoreAwayError, one that refuses the credentials a StoreAccessError
+    StoreAccessError
     any other TidemarkError            final. Of a table's method, it stops that table; of the destination's, the run
     any other error                    the caller repeats `append`, `apply`, `alter`, `begin_copy` and `publish` a few
                                        times; then it is final

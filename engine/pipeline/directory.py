@@ -16,6 +16,11 @@
                 parked.json            the parked chunks; exists only if there are any; outlives a run
                 watchdog.json          what the watchdog knows of a runner that is gone (engine.watch.record)
                 verify/                the verification of each table, and mirrors that others changed (`verifications`)
+                maintenance/           known-tables.json and what else a runner can find again: the key index, and when
+                                       files became unused
+                space.json             the destination's sizes, and the forecast of its disk
+                standby/               the runners that stand by (engine.pipeline.saved_lists)
+                watchdog.lock          held by the one watchdog that acts (engine.watch)
 
 If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the
 spec file, named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.

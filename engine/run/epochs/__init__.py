@@ -5,6 +5,7 @@ pending_chunks         finished chunks that wait for the next epoch; `epoch_pace
 delivery               committed epochs to the publisher; `publisher_commands`: maintenance, merges and redumps
 failed_table           a table whose destination failed is resnapshotted, or stops
 
-An epoch is committed by its file in the ledger (`ledger.store`). Then its rows are committed to each table of the
+`run.lifecycle.epoch_commit` takes the steps of one epoch. `delivery` commits it by its file in the ledger
+(`ledger.store`) and hands it to the publisher. Then its rows are committed to each table of the
 destination, in Delta by `destination.delta.log.delta_log`.
 """

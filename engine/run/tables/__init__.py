@@ -18,4 +18,8 @@ table stops it unless `run.epochs.failed_table` has it resnapshotted. `schema_ch
 `run.lifecycle.run_start` for tables that cannot begin, stop tables themselves, and `resnapshot_limit` one that was
 resnapshotted too often. `base.errors.stop_of` makes each of them a stop, and the next commit keeps it and its reason:
 `ledger.records.TableChange.stopped`, from then on `ledger.state.TableState.stopped`.
+
+The way back is a resnapshot: by command (`run.commands.resumption`, redump), by a spec without the cause at the next
+start (`cures`), or because a table that was gone appears again (`alterations`). A table whose rows the
+account may not read does not stop; it waits for the grant (`run.lifecycle.refused_tables`).
 """

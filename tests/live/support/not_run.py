@@ -13,6 +13,7 @@ NOT_RUN = {
     "make check": _TESTS,
     "make test": _TESTS,
     "make soak": _TESTS,
+    ".venv/bin/python -m pytest tests/live/test_values.py -k mariadb": _TESTS,
     ".venv/bin/python -m pytest tests/unit/plan": _TESTS,
     ".venv/bin/python -m pytest tests/browser/test_story.py -k mouse": _TESTS,
     ".venv/bin/python -m pytest tests/unit/destination/test_contract.py -k parquet": _TESTS,
