@@ -59,7 +59,8 @@ _COMMANDS = """\
 `SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, \
 `python -m engine`
 does the same as `tidemark`. This page is generated: the commands from their help texts, the exit codes from
-`engine/base/exit_codes.py`; `engine/base/errors.py` has the code of each error.
+`engine/base/exit_codes.py`; `engine/base/errors.py` has the code of each error. A process that \
+a second signal ends has 128 plus its number: 130 after Ctrl-C.
 
 | exit code | meaning |
 |---|---|

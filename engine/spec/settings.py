@@ -57,7 +57,7 @@ class Source(Section):
     """The user to log in as. `check` lists the privileges that it needs;
     [Quick start](quick-start.md#2-create-a-user-on-the-source) has the statements."""
     password_env: str | None = None
-    """The environment variable that contains the password. A process reads it when it starts."""
+    """The environment variable that contains the password. A process reads it when it starts. It beats the file."""
     password_file: Path | None = None
     """The file that contains the password. It is read again at each login, so a changed password needs no restart."""
     tables: tuple[str, ...]

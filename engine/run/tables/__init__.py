@@ -20,6 +20,7 @@ resnapshotted too often. `base.errors.stop_of` makes each of them a stop, and th
 `ledger.records.TableChange.stopped`, from then on `ledger.state.TableState.stopped`.
 
 The way back is a resnapshot: by command (`run.commands.resumption`, redump), by a spec without the cause at the next
-start (`cures`), or because a table that was gone appears again (`alterations`). A table whose rows the
-account may not read does not stop; it waits for the grant (`run.lifecycle.refused_tables`).
+start (`cures`), or by itself: a table that was gone appears again (`alterations`), or the account may read it again.
+Doubtful rows lead to one at once (`run.epochs.delivery`). A table whose rows the account may not read waits for the
+grant (`run.lifecycle.refused_tables`); it stops only if it is altered meanwhile.
 """

@@ -6,6 +6,9 @@ others copied on write. Ledger, publisher, maintenance and journal are the real 
 Spark are not. Every simulated hour, the epochs wait until the maintenance has nothing more to do: it would have had the
 time. The runner starts again every month.
 
+`--tables 1 --days 7 --epochs 604800 --age-hours 1 --merge-interval-s 10` is a week of a table that changes every
+second: it shows how many files the lake has, with `--mirror` for each kind of mirror.
+
 After the first day, and then every month, it prints what an epoch, `status`, a start and the live page take
 (milliseconds, and milliseconds of the processor behind them), and what the pipeline holds in memory and on disk.
 Neither must grow with the year.
@@ -55,7 +58,7 @@ from engine.status.status import status
 from engine.store.folder import Folder
 from tests.tools.bench.console import ROOT, beat
 
-DAY_S = 86_400.0
+DAY_S, HOUR_S = 86_400.0, 3600.0
 ROWS, CHANGES = 1000, 20
 SPEC = """name = "year"
 source = { host = "127.0.0.1", user = "u", tables = ["d.*"] }
@@ -113,6 +116,8 @@ class Year:
     tables: int
     step_s: float
     clock: Clock
+    merge_interval_s: float = 300.0
+    mirror: str = "both"
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     seq: int = 0
     runs: int = 0
@@ -125,8 +130,13 @@ class Year:
     def __post_init__(self) -> None:
         columns = (Column("id", "int", nullable=False), Column("v", "int"))
         self.all = [Table("d", f"{'ab'[n % 2]}{n:03}", columns, ("id",)) for n in range(self.tables)]
-        rules = {"d.b*": SinkRules(mirror="merge_on_read")}
-        self.sink = Sink(path=self.root.parent / "lake", mirror="copy_on_write", tables=rules, merge_interval_s=300)
+        rules = {"d.b*": SinkRules(mirror="merge_on_read")} if self.mirror == "both" else {}
+        self.sink = Sink(
+            path=self.root.parent / "lake",
+            mirror="copy_on_write" if self.mirror == "both" else self.mirror,
+            tables=rules,
+            merge_interval_s=self.merge_interval_s,
+        )
         self.directory = Directory(self.root)
         self.root.mkdir(parents=True)
         (self.root / "pipeline.toml").write_text(SPEC)
@@ -264,8 +274,8 @@ class Year:
             self.publisher.check()
             time.sleep(0.001)
 
-    def next_day(self) -> None:
-        """Make the commits of the Delta logs a day older.
+    def age_commits(self, hours: int) -> None:
+        """Make the commits of the Delta logs older.
 
         The library compares their files' times with the real time.
 
@@ -279,7 +289,7 @@ class Year:
                     continue
                 with suppress(FileNotFoundError):  # the publisher commits, and renames its files, meanwhile
                     found = entry.stat()
-                    os.utime(entry.path, (found.st_atime, found.st_mtime - DAY_S))
+                    os.utime(entry.path, (found.st_atime, found.st_mtime - hours * HOUR_S))
 
 
 class Page:
@@ -326,7 +336,7 @@ def _held(year: Year) -> dict[str, str]:
     return found | {"memory": f"{memory / 2**20:,.0f} MiB"}
 
 
-def _figures(year: Year, epochs: int, days: int, months: int) -> Iterator[dict[str, Took]]:
+def _figures(year: Year, epochs: int, days: int, months: int, age_hours: int) -> Iterator[dict[str, Took]]:
     """After the first day and each month: what an epoch, `status`, a start and the page took."""
     day, hour = max(round(epochs / days), 1), max(round(epochs / days / 24), 1)
     marks = [day, *(round(epochs * month / months) for month in range(1, months + 1))]
@@ -335,8 +345,8 @@ def _figures(year: Year, epochs: int, days: int, months: int) -> Iterator[dict[s
         year.epoch()
         if number % hour == 0:
             year.next_hour()
-        if number % day == 0:
-            year.next_day()
+        if number % (hour * age_hours) == 0:
+            year.age_commits(age_hours)
         if number in marks:
             year.publisher.drain()
             epoch = (Took.now() - began) / (number - before)
@@ -354,16 +364,27 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--months", type=int, default=12, help="parts of these days")
     parser.add_argument("--folder", type=Path, help="default: the system's folder for temporary files")
+    parser.add_argument("--mirror", choices=("both", "copy_on_write", "merge_on_read"), default="both")
+    parser.add_argument("--merge-interval-s", type=float, default=300.0)
+    parser.add_argument("--age-hours", type=int, default=24, help="how often the files of commits become older")
     options = parser.parse_args()
     simulated = Clock(options.days)
     with tempfile.TemporaryDirectory(prefix="tidemark-year-", dir=options.folder) as folder:
         os.environ["TIDEMARK_HOME"] = folder
         times = {name: getattr(simulated, name) for name in ("utc_now", "monotonic_s", "unix_s")}
         with patch.multiple(clock, **times):
-            year = Year(Path(folder) / "year", options.tables, options.days * DAY_S / options.epochs, simulated)
+            year = Year(
+                Path(folder) / "year",
+                options.tables,
+                options.days * DAY_S / options.epochs,
+                simulated,
+                options.merge_interval_s,
+                options.mirror,
+            )
             year.copy()
             first: dict[str, Took] = {}
-            for month, figures in enumerate(_figures(year, options.epochs, options.days, options.months)):
+            marks = _figures(year, options.epochs, options.days, options.months, options.age_hours)
+            for month, figures in enumerate(marks):
                 first = first or figures
                 took = ", ".join(f"{name} {t.wall_ms:,.1f} ({t.processor_ms:,.1f}) ms" for name, t in figures.items())
                 held = ", ".join(f"{name} {value}" for name, value in _held(year).items())
