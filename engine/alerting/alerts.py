@@ -405,7 +405,7 @@ class ActiveAlerts:
         if alert is not None and (alert.value, failure_kind(alert.message)) == (event.exit_code, failure_kind(message)):
             yield from self._repeat(at, [name])
             return
-        yield from self._clear(name, "A later run failed for another reason.", None)
+        yield from self._clear(name, "A later run failed too, with another message.", None)
         yield self._raise(Alert(*name, event.exit_code, None, message, error.hint, at, at))
 
     def _clear_watchdogs(self, message: str) -> Iterator[AlertNotice]:

@@ -41,9 +41,7 @@ def check(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     missing.
     """  # noqa: D205 - one sentence, as the reference has it
     from engine.capture.projection.projection_rules import as_read, check_spec
-    from engine.run.lifecycle.destination_check import check_destination, check_state
-    from engine.run.lifecycle.inbox_check import check_inbox
-    from engine.run.lifecycle.route_check import check_routes
+    from engine.run.lifecycle.continuation_check import check_all
     from engine.run.tables.membership_commands import members_in
     from engine.source.endpoint import at_source, endpoint_of
     from engine.source.grants import minimal_grants
@@ -59,9 +57,7 @@ def check(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     )
     check_spec(spec, result.tables, removed)
     included = sum(not glob.startswith("!") for glob in spec.source.tables)
-    sinks = [check_destination(sink) for sink in spec.sinks]
-    states = [check_state(spec.state)] if spec.state is not None else []
-    more = check_destination(spec.sink), *sinks, *states, check_inbox(directory.inbox), *check_routes(spec.alerts)
+    more = check_all(spec, directory, endpoint, result)
     result = replace(result, checks=[*_globs_failed(result.checks, included), *more])
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*written.source.tables, *added])

@@ -24,6 +24,10 @@ TableName = tuple[str, str]
 """Database and table."""
 
 
+WRONG_IMAGES = " with wrong row images"
+"""Behind the type of a column of which the server logs a wrong value (`source.wrong_images`)."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column, as described in the server's catalog."""

@@ -18,6 +18,7 @@ from engine.base.wording import plural
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
+from engine.decode.types import fault
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd, OpenedTable
 from engine.destination.published_tables import LIGHT_MERGE_BYTES, PublishedTables, TableAction
 from engine.destination.table_progress import EpochPart, Resnapshot, Target, files_of_parts
@@ -82,17 +83,21 @@ class EpochReplay:
         for record in reversed(records):
             for name, change in record.tables.items():
                 for switch in change.switches:
-                    if name in self.tables.targets:  # files of earlier epochs have the old columns
-                        before = published_as(table_from_dict(switch.before), switch.before_projection)
-                        self.tables.targets[name].destination.table = before
-                        self.tables.targets[
-                            name
-                        ].mutable_key = True  # maybe not by the old plan, but safe with any plan
+                    if name in self.tables.targets:
+                        self._take_columns_before(self.tables.targets[name], switch)
         self.append(records)
         self.merge_all()
         for name in state.removed:
             self.tables.targets.pop(name, None)
         return len(records)
+
+    @staticmethod
+    def _take_columns_before(target: Target, switch: Switch) -> None:
+        """Files of earlier epochs have the columns before a switch; a table that was refused for them has no files."""
+        before = published_as(table_from_dict(switch.before), switch.before_projection)
+        if not any(map(fault, before.columns)):
+            target.destination.table = before
+        target.mutable_key = True  # maybe not by the old plan, but safe with any plan
 
     def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
         """The records' parts of tables that have a destination, from its creation on.

@@ -122,8 +122,9 @@ ALERTS: Mapping[str, AlertText] = {
         "settings, grants, the TLS certificate or the version of the source are not those of the run's beginning; a "
         "run compares them every minute and after each outage",
         "they are as they were, or a later run begins",
-        "Find out who changed that, and why. If it is meant, acknowledge the alert: the next run begins with the new "
-        "values. Live, Source has both.",
+        "Find out who changed that, and why; Live, Source has both values. tidemark check SPEC says whether a run "
+        "still has all it needs, and shows the statements that give it back. If the change is meant and nothing is "
+        "missing, acknowledge the alert: the next run begins with the new values.",
     ),
     "new_tables": AlertText(
         "New tables",

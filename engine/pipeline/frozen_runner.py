@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine.base.wording import utc_time
 
 GONE_HINT = (
-    "The process is gone: nothing has to be ended. Look at the end of the runner's log for the cause, then restart: "
-    "the new run continues from the last commit."
+    "Nothing has to be ended. Look at the end of the runner's log for the cause, then restart: the new run continues "
+    "from the last commit."
 )
 """What to do about a lost runner whose process has surely ended."""
 

@@ -111,8 +111,8 @@ def went_back(position: Position, end: Position) -> SourceLostError:
 def _lost(verdict: str, seen: str) -> SourceLostError:
     return SourceLostError(
         f"The source was {verdict}: {seen}.",
-        detail="It does not have changes that are already published. (Or it is another MariaDB server with the same "
-        "server_id.) " + _RIGHT_SO_FAR,
+        detail="It does not have changes that are already published. (Or it is another server with the same "
+        "server_uuid; on MariaDB, the same server_id.) " + _RIGHT_SO_FAR,
         hint=f"Point the spec at a server that has them; the run then continues by GTID. {RESNAPSHOT_ALL}.",
     )
 

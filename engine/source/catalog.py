@@ -11,6 +11,7 @@ from engine.decode.schema import Column, Index, Table, TableName
 from engine.source.column_grants import grant_of, missing_columns
 from engine.source.connect import Connection, query, quote
 from engine.source.engines import merge_parts, unfit_engine
+from engine.source.wrong_images import with_wrong_images
 from engine.spec.globs import select_tables
 
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -25,7 +26,7 @@ IS_NULLABLE = 'YES' AS nullable,
        COLUMN_TYPE AS full_type, CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, \
 NUMERIC_SCALE AS scale,
        DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset, COLLATION_NAME AS collation,
-       ORDINAL_POSITION AS place, PRIVILEGES AS privileges, EXTRA AS extra
+       ORDINAL_POSITION AS place, PRIVILEGES AS privileges, EXTRA AS extra, GENERATION_EXPRESSION AS expression
 FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _KEYS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS part, \
@@ -159,7 +160,7 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
 
     null_dates: invalid dates become NULL, except in the key, which must identify rows.
     """
-    columns = _by_table(connection, _COLUMNS, names)
+    columns, is_mariadb = _by_table(connection, _COLUMNS, names), "mariadb" in connection.get_server_info().lower()
     engine_rows = _by_table(connection, _ENGINE_OF, names)
     own_engines = {name: engine_rows[name][0]["engine"] if name in engine_rows else None for name in names}
     opened = [name for name, engine in own_engines.items() if not unfit_engine(engine)]
@@ -179,7 +180,7 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
         identity = identities[0] if identities else None
         table = Table(
             *name,
-            columns=tuple(map(_column, seen.values())),
+            columns=with_wrong_images(map(_column, seen.values()), columns.get(name, ()) if is_mariadb else ()),
             key=identity.columns if identity else (),
             transactional=engine not in engines or engines[engine],
             unfit=f"{_HIDDEN}: {', '.join(hidden[name])}" if name in hidden else reasons[name],

@@ -4,6 +4,7 @@ A list of small checks. All of them run. Each states what was expected, what was
 that fixes it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -417,7 +418,10 @@ def _columns(table: Table) -> Check:
         if c.name.casefold().startswith("_tm_")
     ]
     why = "Tidemark never turns a value that it cannot decode exactly into NULL."
-    fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if faults else ""
+    names = [column.name for column in table.columns if fault(column)]
+    excludes = bool(names) and not {*names} & {*table.key}
+    section = f'[tables."{table.full_name}"] exclude = {json.dumps(names)}, or ' if excludes else ""
+    fix = f'Exclude {section}the table: tables = […, "!{table.full_name}"]' if faults else ""
     actual = " ".join(faults) or f"{len(table.columns)} columns"
     return Check(
         f"{table.full_name}: columns", "fail" if faults else "ok", "types that this version decodes", actual, why, fix

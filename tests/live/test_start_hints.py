@@ -1,6 +1,8 @@
 """A run that ends, or is not started, continues when one does what its hint says."""
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.live.conftest import PipelineFactory
@@ -135,3 +137,49 @@ def refused(pipeline: Pipeline) -> str:
 def change(pipeline: Pipeline, before: str, after: str) -> None:
     """Change the spec."""
     pipeline.spec.write_text(pipeline.spec.read_text().replace(before, after))
+
+
+def test_check_says_what_keeps_a_run_from_continuing(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """A place that another pipeline uses, a damaged destination, a purged position: each as the run would say it."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    for name in ("a", "b"):
+        server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY)")
+        server.execute(f"INSERT INTO d.{name} VALUES (1)")
+    pipeline = new_pipeline(server, "d")
+    assert _faults(pipeline) == {}
+    pipeline.run("caught-up")
+    assert _faults(pipeline) == {}
+    (folder := tmp_path / "other").mkdir()
+    other = new_pipeline(server, "d", folder)
+    other.spec.write_text(other.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder / "lake"}"'))
+    assert "exists already" in _faults(other)["places of tables"]
+    mirror = pipeline.mirror("a")
+    mirror.rename(mirror.with_name("elsewhere"))
+    assert f"{mirror} is gone" in _faults(pipeline)["published tables"]
+    assert pipeline.command("redump", "--table", "d.a").returncode == 0
+    assert _faults(pipeline) == {}, "the command replaces the table"
+    pipeline.run("caught-up")
+    server.execute("INSERT INTO d.a VALUES (2)")
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"PURGE BINARY LOGS TO '{server.execute('SHOW BINARY LOGS')[-1][0]}'")
+    fault = _faults(pipeline)["position"]
+    refused_run = pipeline.command("run", "--until", "caught-up")
+    assert refused_run.returncode == 4
+    assert fault.split(".")[0] in " ".join((refused_run.stdout + refused_run.stderr).split())
+    assert pipeline.command("redump", "--all").returncode == 0
+    assert _faults(pipeline) == {}
+    pipeline.run("caught-up")
+    assert _faults(pipeline) == {}
+    assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
+
+
+def _faults(pipeline: Pipeline) -> dict[str, str]:
+    """By check that failed, what is wrong."""
+    answer = pipeline.command("check", "--json")
+    checks = json.loads(answer.stdout)["checks"]
+    faults = {check["name"]: check["actual"] for check in checks if check["outcome"] == "fail"}
+    assert answer.returncode == (3 if faults else 0)
+    return faults

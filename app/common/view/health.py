@@ -224,8 +224,9 @@ def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -
 def _lacking_layer(lacks: Sequence[str]) -> Layer:
     """The source's light without a required setting: rows cannot be followed, however long the binlog is kept."""
     tip = "A run requires these settings of the source. The alert has the statement that corrects them."
+    changes = [one.partition(": ")[2].rstrip(".") or one for one in lacks]
     return Layer(
-        "Source safe", "Settings changed", "red", (*lacks, "the alert has the statement that corrects it"), tip
+        "Source safe", "Settings changed", "red", (*changes, "the alert has the statement that corrects it"), tip
     )
 
 

@@ -8,7 +8,7 @@ needs its width in `decode.extents` and the size of its metadata in `decode.binl
 """
 
 from engine.base.errors import TableStoppedError, if_captured
-from engine.decode.schema import Column
+from engine.decode.schema import WRONG_IMAGES, Column
 from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
 from engine.decode.types.unread import UNREAD
@@ -21,6 +21,8 @@ def value_type(column: Column) -> ValueType:
     """The entry for a column's type. Raises TableStoppedError for a type that this version does not decode."""
     if column.unread:
         return UNREAD
+    if column.type.endswith(WRONG_IMAGES):
+        raise _wrong_images(column)
     entry = TYPES.get(column.type)
     fault = f"type {column.type.upper()}" if entry is None else entry.fault(column)
     if entry is None or fault:
@@ -39,3 +41,13 @@ def fault(column: Column) -> str | None:
     except TableStoppedError as error:
         return error.message
     return None
+
+
+def _wrong_images(column: Column) -> TableStoppedError:
+    return TableStoppedError(
+        f"Column {column.name!r} is a virtual one over an AUTO_INCREMENT column: MariaDB logs a wrong value of it.",
+        detail="The table is not copied. MariaDB computes the column before it assigns the number, so each INSERT "
+        "would bring a wrong value into the lake.",
+        hint="Exclude the column by `exclude` in the section of the table in the spec (tables.…), or drop it. "
+        f"{if_captured('…')}",
+    )

@@ -35,6 +35,7 @@ from engine.destination.delta.log.delta_actions import (
 from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, create
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
 from engine.destination.delta.log.missing_files import RecentFiles, check_vectors, missing_names
+from engine.destination.delta.log.table_opening import is_table
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
 from engine.destination.destination_protocol import Guard, no_guard
@@ -87,7 +88,7 @@ class LakeTable:
     @property
     def exists(self) -> bool:
         """Whether the table exists, whoever owns it."""
-        return self.log.exists and not is_half_dropped(self.folder)
+        return is_table(self.folder) and not is_half_dropped(self.folder)
 
     @property
     def is_ours(self) -> bool:
@@ -156,13 +157,15 @@ class LakeTable:
             make_readable(self.folder)
             with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                 create(self.folder, schema, self.description, {**PROPERTIES, **properties}, vectors=vectors)
+                self.log.begin_again()
                 return
         delta = self.load()
         if not self.belongs(delta):
             raise SpecError(
                 f"The destination {self.folder.url} exists already and does not belong to this pipeline's ledger.",
                 detail="Adding to it would mix the rows of two pipelines; nothing was written.",
-                hint="Choose another sink.path, or move that folder away.",
+                hint="If this pipeline has published it, put the pipeline's folder with its ledger back. Otherwise "
+                "choose another sink.path, or move that folder away.",
             )
         columns = schema if all_columns else pa.schema([])
         if _lacks(delta, columns, properties):
@@ -185,7 +188,7 @@ class LakeTable:
         self._guards.deletion()
         if not self.folder.is_there or is_half_dropped(self.folder) or (self.exists and self.is_ours):
             drop(self.folder)
-            self.log.version = -1
+            self.log.begin_again()
 
     def add_columns(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         """Add the columns that the table lacks, NULL in existing rows, and the properties."""
@@ -280,9 +283,18 @@ class LakeTable:
             names = {file.name for file in self.files()}  # another writer may have removed some from the table
             check_vectors(self.folder, [file for file in files if file.name in names])
 
-    def forget_recent(self) -> None:
-        """Do not check the files added so far, because all of them are replaced."""
+    def accept_loss(self) -> int:
+        """Take the table as it is, because a resnapshot follows. Returns the version that is gone; -1 for none."""
         self._recent.take()
+        seen_version = self.log.version
+        if not self.exists:
+            return -1
+        try:
+            self.refresh()
+        except MissingFilesError:
+            self.log.begin_again()
+            return seen_version
+        return -1
 
     def recall(self, known_tables: KnownTables, expectations: object) -> bool:
         """Take the table as the last run left it. Returns False if it has changed, or was checked for something else.

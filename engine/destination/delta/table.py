@@ -12,6 +12,7 @@ from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.pair_versions import PairVersions
@@ -111,6 +112,7 @@ class DeltaDestinationTable:
         if is_new:
             self.pair.table = table
         repaired_commits = self.pair.repair(accepts_loss=True)
+        self._missing_files += _accept_loss(self.pair)
         self.pair.create(must_exist=False)
         return OpenedTable(self._applied_epochs(), repaired_commits, is_new=is_new)
 
@@ -147,8 +149,7 @@ class DeltaDestinationTable:
         The mirror's files are not checked: all are replaced.
         """
         self.pair.mirror.on_read = on_read(self._sink, table, plan)
-        self.pair.mirror.lake.forget_recent()
-        self._missing_files += self.pair.changes.drop_lost()  # kept for a second attempt
+        self._missing_files += [*_accept_loss(self.pair), *self.pair.changes.drop_lost()]  # kept for a second attempt
         self.pair.table = table
         kept_folder = self.pair.changes.begin_generation(table, epoch, until)
         generation = self.pair.changes.generation
@@ -164,6 +165,8 @@ class DeltaDestinationTable:
         for lake in lakes:
             lake.check_recent()
         if all_changes:
+            if self.table.key:
+                self.pair.mirror.lake.refresh()  # an idle one may lose its newest commit too
             self.pair.changes.require_files(self.table)
         failures = [lake.log.failure for lake in lakes if lake.log.failure]
         for lake in lakes:
@@ -206,6 +209,13 @@ def _event(table: Table, kind: str, epoch: int, rows: int, files: int, began_s: 
         files=files,
         duration_s=round(time.monotonic() - began_s, 6),
     )
+
+
+def _accept_loss(pair: TablePair) -> list[str]:
+    """Take both logs as they are. Returns the file of the change log's newest commit if that is gone."""
+    pair.mirror.lake.accept_loss()
+    version = pair.changes.lake.accept_loss()
+    return [f"{log_of(pair.changes.folder).name}/{commit_name(version)}"] if version >= 0 else []
 
 
 def on_read(sink: Sink, table: Table, plan: Plan) -> bool:

@@ -11,7 +11,14 @@ from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.decode.schema import TM_SEQ, Table
-from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, CopyStart, OpenedTable, StoredState
+from engine.destination.destination_protocol import (
+    CHANGES,
+    CHUNKS,
+    MERGE,
+    CopyStart,
+    OpenedTable,
+    StoredState,
+)
 from engine.destination.fence import ledgers
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
 from engine.destination.parquet.manifests import Manifests, PublishedFile, PublishedTable
@@ -230,5 +237,6 @@ class ParquetTable:
             raise SpecError(
                 f"The destination {self._place.root.url} exists already and does not belong to this pipeline's ledger.",
                 detail="Its manifests are numbered by another pipeline's epochs; nothing was written.",
-                hint="Choose another sink.path, or move that folder away.",
+                hint="If this pipeline has published it, put the pipeline's folder with its ledger back. Otherwise "
+                "choose another sink.path, or move that folder away.",
             )

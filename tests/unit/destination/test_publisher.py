@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from engine.base.errors import DestinationError, SpecError
+from engine.base.errors import DestinationError, MissingFilesError, SpecError
 from engine.capture.files import DataFile
 from engine.decode.schema import Column
 from engine.destination import change_log_looks
@@ -334,6 +334,53 @@ def test_a_deleted_file_of_a_change_log_is_found_without_a_merge(
     assert log(tmp_path) == []
     assert "lacks the changes of 1 missing file" in (tmp_path / "j.jsonl").read_text()
     assert not publisher.unrepaired_tables()
+
+
+@pytest.mark.parametrize("folder", ["t", "t__changes"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_commit_that_somebody_deletes_is_missed(
+    tmp_path: Path, mode: MirrorMode, folder: str, *, replaced: bool
+) -> None:
+    """Also if another tool commits under its number. The next commit would hide that changes are missing."""
+    world, ledger, journal, publisher = published_story(tmp_path, mode, 0.0)
+    assert wait_for(lambda: publisher.can_be_read(["d.t"], 2))
+    assert wait_for(lambda: len(log(tmp_path)) == 1)
+    table = tmp_path / "lake" / "d" / folder
+    newest = max((table / "_delta_log").glob("*.json"))
+    newest.unlink()
+    if replaced:
+        DeltaTable(str(table)).alter.set_table_properties({"another.tool": "1"}, raise_if_not_exists=False)
+        assert newest.exists()
+    ledger.commit(world.records[3])
+    publisher.submit(world.records[3])
+    error = wait_for(publisher.unrepaired_tables)["d.t"]
+    assert isinstance(error, MissingFilesError)
+    assert f"A commit of the Delta log in {table} is gone" in error.message
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    for record in world.records[4:]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    journal.close()
+    assert mirror(tmp_path) == [(2, 2), (3, 3)]
+    assert not publisher.unrepaired_tables()
+    gap = f"lacks the changes of 1 missing file: _delta_log/{newest.name}"
+    assert (gap in (tmp_path / "j.jsonl").read_text()) == (folder == "t__changes")
+
+
+def test_an_idle_mirror_misses_its_newest_commit(
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the look at all change logs in turn, which looks at the mirrors' logs too."""
+    monkeypatch.setattr(change_log_looks, "INTERVAL_S", 0.0)
+    _, _, journal, publisher = published_story(tmp_path, mode, 0.0)
+    assert wait_for(lambda: publisher.can_be_read(["d.t"], 2))
+    assert not publisher.unrepaired_tables()
+    max((tmp_path / "lake" / "d" / "t" / "_delta_log").glob("*.json")).unlink()
+    assert "is gone" in str(wait_for(publisher.unrepaired_tables)["d.t"])
+    publisher.finish()
+    journal.close()
 
 
 def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: MirrorMode) -> None:

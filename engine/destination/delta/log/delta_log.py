@@ -43,7 +43,6 @@ from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.files import DataFile
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import (
-    LEGACY_WRITER,
     VECTORS_ENABLED,
     Actions,
     StoredFile,
@@ -59,7 +58,9 @@ from engine.destination.delta.log.log_files import (
     commit_version,
     log_of,
 )
+from engine.destination.delta.log.lost_commits import SeenVersion, check_follows, lost_commit
 from engine.destination.delta.log.missing_files import check_vectors
+from engine.destination.delta.log.table_features import check_protocol, unsupported
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
 from engine.store.folder import FileEntry, Folder
@@ -74,10 +75,6 @@ _MOST_COMMITS = 2000
 """The most commits between checkpoints: who opens the table reads each of them."""
 _CLEANED_S, _RETRY_S = 3600.0, 60.0
 _MAGIC = b"PAR1"
-# Known features that change the content of data files or commits; a table by another tool may have others.
-_READABLE = {"timestampNtz", "variantType", "variantType-preview", FEATURE}
-_WRITABLE = {*_READABLE, "appendOnly", "invariants"}
-_WRITER_VERSIONS = (1, LEGACY_WRITER, 7)
 
 
 class StaleVersionError(Exception):
@@ -118,15 +115,18 @@ class DeltaLog:
         """Identifies the commit of `version`."""
         return self._stamp
 
-    @property
-    def exists(self) -> bool:
-        """Whether a table exists."""
-        return is_table(self.folder)
-
     def forget(self) -> None:
         """Drop the newest version from memory."""
         self._delta = None
         self._files = None
+
+    def begin_again(self) -> None:
+        """Forget which version the log had: it may have another table, or lack commits whose loss is known."""
+        self.forget()
+        self.version = -1
+        self.transactions = {}
+        self._stamp = None
+        self._checkpointed = None
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
         """The newest version.
@@ -134,7 +134,7 @@ class DeltaLog:
         One that is kept and still the newest is not read again, and may have an older version number.
 
         apps: application identifiers to look up now and at each later load. Raises DestinationError when the log cannot
-        be read, or needs features that this version does not write.
+        be read, or needs features that this version does not write, MissingFilesError when commits are gone.
         """
         if self._delta is not None and self._is_newest(apps):
             return self._delta
@@ -145,16 +145,19 @@ class DeltaLog:
             raise
         except (DeltaError, OSError) as error:
             raise _unreadable(self.folder, str(error)) from error
-        _check_protocol(delta, self.folder)
+        check_protocol(delta, self.folder)
         version = delta.version()
         stamp = self._stamp_of(version)
         if (version, stamp, self._apps) != (self.version, self._stamp, before):  # the search takes as long as the load
-            if version < self.version or self.version < 0:
+            versions = {app: delta.transaction_version(app) for app in self._apps}
+            transactions = {app: int(version) for app, version in versions.items() if version is not None}
+            seen = {app: epoch for app, epoch in self.transactions.items() if app in self._apps}
+            check_follows(self.folder, SeenVersion(self.version, self._stamp, seen), version, transactions)
+            if self.version < 0:
                 self._checkpointed = None
             self.version = version
             self._stamp = stamp
-            versions = {app: delta.transaction_version(app) for app in self._apps}
-            self.transactions = {app: int(version) for app, version in versions.items() if version is not None}
+            self.transactions = transactions
         self._delta = delta if self.keeps else None
         self._files = None
         return delta
@@ -213,12 +216,12 @@ class DeltaLog:
     def commit(self, actions: Actions) -> int:
         """Write the next version and return its number. Raises StaleVersionError when another writer was first.
 
-        Raises MissingFilesError when a file to be added is missing or incomplete, FileNotFoundError when the log is
-        gone: alone, the commit would be a table that nobody can read.
+        Raises MissingFilesError when a file to be added is missing or incomplete, or the commit before is gone,
+        FileNotFoundError when the log is gone: alone, the commit would be a table that nobody can read.
         """
         version = self.version + 1
-        checks = [partial(check_vectors, self.folder, actions.add), partial(_sync_commit, self.path, self.version)]
-        run_parallel(checks, self.path.at_once)
+        sync_newest = partial(_sync_commit, self.folder, self.version, self._stamp)
+        run_parallel([partial(check_vectors, self.folder, actions.add), sync_newest], self.path.at_once)
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
         self.place(version, content.encode())
         self.transactions.update(actions.transactions)
@@ -294,6 +297,7 @@ class DeltaLog:
     def _remove_superseded(self) -> None:
         """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
         self.version = int(open_table(self.folder).version())
+        self._stamp = self._stamp_of(self.version)
         self.forget()
         superseded = superseded_files(self.folder, self.version)
         if superseded:
@@ -346,7 +350,7 @@ class DeltaLog:
         if end:
             self.path.delete(end)
             sync(self.path)
-            self.version = -1
+            self.begin_again()
         for name in earlier:
             if self.path.find(name) is None:
                 self.path.write(name, b"")  # readers refuse a table without a commit; an empty one has no actions
@@ -412,19 +416,29 @@ def _stored_files(added: pa.Table, folder: Folder, vectors: Mapping[str, Descrip
     for row in added.to_pylist():
         path = unquote(row["path"])
         if path.startswith("/") or "://" in path:
-            raise _unsupported(folder, "data files outside of its folder")
+            raise unsupported(folder, "data files outside of its folder")
         rows = row.get("num_records")
         low = {k[4:]: n for k, v in row.items() if k.startswith("min.") and (n := as_number(v)) is not None}
         high = {k[4:]: n for k, v in row.items() if k.startswith("max.") and (n := as_number(v)) is not None}
         yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
-def _sync_commit(log: Folder, version: int) -> None:
-    """Sync a commit, which may be another tool's. Raises FileNotFoundError when it is gone. version: -1 for none."""
-    if version >= 0:
-        if log.find(commit_name(version)) is None:
-            raise FileNotFoundError(f"The Delta commit {log.url}/{commit_name(version)} is gone")
-        sync(log, commit_name(version))
+def _sync_commit(folder: Folder, version: int, stamp: str | None) -> None:
+    """Sync a commit, which may be another tool's. version: -1 for none.
+
+    Raises StaleVersionError when it is not the one of this stamp, another error when it is gone.
+    """
+    if version < 0:
+        return
+    log, name = log_of(folder), commit_name(version)
+    entry = log.find(name)
+    if entry is None:
+        if is_table(folder):
+            raise lost_commit(folder, version)
+        raise FileNotFoundError(f"The Delta commit {log.url}/{name} is gone")
+    if entry.tag != stamp:
+        raise StaleVersionError
+    sync(log, name)
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:
@@ -473,22 +487,6 @@ def _is_whole(log: Folder, checkpoint: FileEntry) -> bool:
             ends = log.read(checkpoint.name, 0, width), log.read(checkpoint.name, size - width, width)
             return ends == (_MAGIC, _MAGIC)
     return False
-
-
-def _check_protocol(delta: DeltaTable, folder: Folder) -> None:
-    protocol = delta.protocol()
-    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    unknown = (readers - _READABLE) | (writers - _WRITABLE)
-    if unknown or protocol.min_writer_version not in _WRITER_VERSIONS:
-        raise _unsupported(folder, ", ".join(sorted(unknown)) or f"writer version {protocol.min_writer_version}")
-
-
-def _unsupported(folder: Folder, what: str) -> DestinationError:
-    return DestinationError(
-        f"The Delta table in {folder.url} has {what}, which Tidemark does not write.",
-        detail="Another tool has added it. The table stays as it is; Tidemark no longer writes to it.",
-        hint="Move the folder away, then resnapshot the table: tidemark redump SPEC --table …",
-    )
 
 
 def _unreadable(folder: Folder, why: str) -> DestinationError:

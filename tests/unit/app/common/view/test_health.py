@@ -218,7 +218,8 @@ def test_a_source_that_lacks_a_setting_is_not_safe_however_long_it_keeps_its_bin
     """Without a runner nobody looks any more, so the last alert is not shown as current."""
     lacks = ("The source's settings changed: binlog_format is MIXED, not ROW.",)
     *_, layer = layers(runner(), lag(1, runway_s=1e9), [], NOW, (), lacks)
-    assert (layer.headline, layer.colour, layer.details[0]) == ("Settings changed", "red", lacks[0])
+    assert (layer.headline, layer.colour) == ("Settings changed", "red")
+    assert layer.details[0] == "binlog_format is MIXED, not ROW"
     *_, layer = layers(runner("ended", alive=False), lag(1, runway_s=1e9), [], NOW, (), lacks)
     assert layer.headline != "Settings changed"
 

@@ -15,6 +15,7 @@ from engine.capture.files import DataFile, FileWriter
 from engine.destination.delta.log import delta_log
 from engine.destination.delta.log.delta_actions import Actions, metadata_of
 from engine.destination.delta.log.delta_log import _CHECKPOINT_EVERY, DeltaLog, StaleVersionError, create, files_of
+from engine.destination.delta.log.table_opening import is_table
 from engine.store import local_folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
@@ -243,7 +244,7 @@ def test_a_log_that_is_gone_gets_no_commit(log: DeltaLog) -> None:
     folder.rename(folder.with_name("away"))
     with pytest.raises(FileNotFoundError):
         log.commit(Actions("WRITE", {"app": 1}))
-    assert not log.exists
+    assert not is_table(log.folder)
 
 
 def test_a_folder_that_cannot_be_synced_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
