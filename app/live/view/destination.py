@@ -46,10 +46,12 @@ def _ago(at: datetime | None, now: datetime) -> str:
     return words.NOTHING if at is None else f"{words.duration(max((now - at).total_seconds(), 0.0))} ago"
 
 
-def read_at(at: datetime | None, now: datetime, *, current: bool = False) -> str:
-    """When sizes were read. current: whether the Delta logs have had no newer version since."""
+def read_at(at: datetime | None, now: datetime, *, current: bool | None = None) -> str:
+    """When sizes were read. current: whether the Delta logs have had no newer version since; None if nobody looked."""
     text = f"read {words.time_of_day(at)}, {_ago(at, now)}"
-    return f"{text}; the Delta logs have no newer version" if current else text
+    if current is None:
+        return text
+    return f"{text}; the Delta logs have {'no newer version' if current else 'a newer version, which is being read'}"
 
 
 def disk(space: Space, now: datetime) -> str:

@@ -22,6 +22,7 @@ def test_sizes_have_the_age_of_their_reading() -> None:
     now = AT + timedelta(minutes=2)
     assert destination.read_at(AT, now) == "read 00:00:00 UTC, 2 min ago"
     assert destination.read_at(AT, now, current=True).endswith("2 min ago; the Delta logs have no newer version")
+    assert destination.read_at(AT, now, current=False).endswith("a newer version, which is being read")
 
 
 def test_a_row_says_what_a_table_holds_and_costs() -> None:
