@@ -432,13 +432,14 @@ def _sync_commit(folder: Folder, version: int, stamp: str | None) -> None:
         return
     log, name = log_of(folder), commit_name(version)
     entry = log.find(name)
-    if entry is None:
-        if is_table(folder):
-            raise lost_commit(folder, version)
-        raise FileNotFoundError(f"The Delta commit {log.url}/{name} is gone")
-    if entry.tag != stamp:
+    if entry is not None and entry.tag == stamp:
+        sync(log, name)
+    elif entry is not None:
         raise StaleVersionError
-    sync(log, name)
+    elif not is_table(folder):
+        raise FileNotFoundError(f"The Delta commit {log.url}/{name} is gone")
+    elif not any(checkpoint_files(log, version)):  # a clean-up may have deleted what a checkpoint has
+        raise lost_commit(folder, version)
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:

@@ -267,3 +267,39 @@ def test_checkpoints_of_a_table_that_was_dropped_do_not_count(log: DeltaLog) -> 
     for n in range(_CHECKPOINT_EVERY + 1):
         log.commit(Actions("WRITE", {"a": n}))
     assert list(path_of(log.path).glob("*.checkpoint*"))
+
+
+def test_what_does_not_lose_a_commit_raises_no_alarm(log: DeltaLog) -> None:
+    """A backup of hard links, another tool's commits, and a clean-up that deletes the commit which a checkpoint has."""
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    path = path_of(log.path)
+    (path / "kept").hardlink_to(path / f"{1:020d}.json")
+    with pytest.raises(StaleVersionError):  # its time has changed, so the caller looks again
+        log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
+    log.load()
+    log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
+    write_deltalake(log.folder.url, pa.table({"a": [3]}), mode="append")
+    DeltaTable(log.folder.url).restore(2)
+    log.load()
+    log.commit(Actions("WRITE", {"app": 3}, add=written(log, 4)))
+    log.checkpoint()
+    (path / f"{log.version:020d}.json").unlink()
+    log.load()
+    log.commit(Actions("WRITE", {"app": 4}, add=written(log, 5)))
+    assert rows(log) == [1, 2, 4, 5]
+
+
+def test_a_commit_that_is_gone_is_missed_until_its_loss_is_accepted(log: DeltaLog) -> None:
+    """By each load and each commit, so that no other thread overlooks it."""
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
+    (path_of(log.path) / f"{2:020d}.json").unlink()
+    for _ in range(2):
+        with pytest.raises(MissingFilesError, match="newest version was 2"):
+            log.commit(Actions("WRITE", {"app": 3}, add=written(log, 3)))
+        with pytest.raises(MissingFilesError, match="newest version was 2"):
+            log.load()
+    log.begin_again()
+    log.load()
+    log.commit(Actions("WRITE", {"app": 3}, add=written(log, 3)))
+    assert (log.version, rows(log)) == (2, [1, 3])
