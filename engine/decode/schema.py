@@ -136,4 +136,7 @@ def same_columns(a: Table, b: Table) -> bool:
 
 
 def _bare(table: Table) -> list[Column]:
-    return [replace(column, null_dates=False, tells_apart=False) for column in table.columns]
+    return [
+        replace(column, null_dates=False, tells_apart=False, type=column.type.removesuffix(WRONG_IMAGES))
+        for column in table.columns
+    ]

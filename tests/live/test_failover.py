@@ -86,6 +86,8 @@ def test_failover_to_a_promoted_replica(
         time.sleep(0.5)
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
+    check = pipeline.command("check")
+    assert check.returncode == 0, check.stdout
     pipeline.run("caught-up")
     (event,) = pipeline.events("source.failover")
     assert event["gtids"] == published["gtids"]

@@ -8,7 +8,7 @@ needs its width in `decode.extents` and the size of its metadata in `decode.binl
 """
 
 from engine.base.errors import TableStoppedError, if_captured
-from engine.decode.schema import WRONG_IMAGES, Column
+from engine.decode.schema import WRONG_IMAGES, Column, Table
 from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
 from engine.decode.types.unread import UNREAD
@@ -21,7 +21,7 @@ def value_type(column: Column) -> ValueType:
     """The entry for a column's type. Raises TableStoppedError for a type that this version does not decode."""
     if column.unread:
         return UNREAD
-    if column.type.endswith(WRONG_IMAGES):
+    if _is_wrong(column):
         raise _wrong_images(column)
     entry = TYPES.get(column.type)
     fault = f"type {column.type.upper()}" if entry is None else entry.fault(column)
@@ -41,6 +41,15 @@ def fault(column: Column) -> str | None:
     except TableStoppedError as error:
         return error.message
     return None
+
+
+def has_wrong_images(table: Table) -> bool:
+    """Whether a column that is read has wrong row images."""
+    return any(_is_wrong(column) and not column.unread for column in table.columns)
+
+
+def _is_wrong(column: Column) -> bool:
+    return column.type.endswith(WRONG_IMAGES)
 
 
 def _wrong_images(column: Column) -> TableStoppedError:

@@ -19,7 +19,8 @@ import pyarrow as pa
 from engine.base.errors import IncompatibleColumnsError
 from engine.destination.delta.layout import kept_changes_folder, make_readable
 from engine.destination.delta.log.delta_actions import StoredFile, vector_of
-from engine.destination.delta.log.delta_log import StaleVersionError, create
+from engine.destination.delta.log.delta_log import StaleVersionError
+from engine.destination.delta.log.table_creation import create
 from engine.destination.delta.log.table_opening import is_table
 from engine.destination.delta.schema_evolution import check_evolution
 from engine.store.folder import Folder

@@ -32,9 +32,10 @@ from engine.destination.delta.log.delta_actions import (
     needed_features,
     protocol_of,
 )
-from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, create
+from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
 from engine.destination.delta.log.missing_files import RecentFiles, check_vectors, missing_names
+from engine.destination.delta.log.table_creation import create
 from engine.destination.delta.log.table_opening import is_table
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
@@ -283,18 +284,21 @@ class LakeTable:
             names = {file.name for file in self.files()}  # another writer may have removed some from the table
             check_vectors(self.folder, [file for file in files if file.name in names])
 
-    def accept_loss(self) -> int:
-        """Take the table as it is, because a resnapshot follows. Returns the version that is gone; -1 for none."""
+    def accept_loss(self, seen_version: int) -> range:
+        """Take the table as it is, because a resnapshot follows. Returns the versions that are gone.
+
+        seen_version: the newest one that this process knows of, before any repair; -1 for none.
+        """
         self._recent.take()
-        seen_version = self.log.version
         if not self.exists:
-            return -1
+            return range(0)
         try:
             self.refresh()
-        except MissingFilesError:
+        except MissingFilesError:  # another writer may have taken its number
             self.log.begin_again()
-            return seen_version
-        return -1
+            self.load()
+            return range(min(self.log.version + 1, seen_version), seen_version + 1)
+        return range(self.log.version + 1, seen_version + 1)
 
     def recall(self, known_tables: KnownTables, expectations: object) -> bool:
         """Take the table as the last run left it. Returns False if it has changed, or was checked for something else.

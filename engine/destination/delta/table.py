@@ -1,7 +1,7 @@
 """One captured table in a Delta destination: applies epochs to its mirror and its change log."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from engine.destination.destination_protocol import KINDS, Content, CopyStart, O
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
+from engine.store.folder import Folder
 
 
 class DeltaMirror:
@@ -111,8 +112,9 @@ class DeltaDestinationTable:
         is_new = not self.pair.changes.lake.exists
         if is_new:
             self.pair.table = table
+        seen_versions = {lake.folder: lake.log.version for lake in self.pair.lakes}  # the repair removes torn commits
         repaired_commits = self.pair.repair(accepts_loss=True)
-        self._missing_files += _accept_loss(self.pair)
+        self._missing_files += _accept_loss(self.pair, seen_versions)
         self.pair.create(must_exist=False)
         return OpenedTable(self._applied_epochs(), repaired_commits, is_new=is_new)
 
@@ -149,7 +151,9 @@ class DeltaDestinationTable:
         The mirror's files are not checked: all are replaced.
         """
         self.pair.mirror.on_read = on_read(self._sink, table, plan)
-        self._missing_files += [*_accept_loss(self.pair), *self.pair.changes.drop_lost()]  # kept for a second attempt
+        seen_versions = {lake.folder: lake.log.version for lake in self.pair.lakes}
+        self._missing_files += _accept_loss(self.pair, seen_versions)  # kept for a second attempt
+        self._missing_files += self.pair.changes.drop_lost()
         self.pair.table = table
         kept_folder = self.pair.changes.begin_generation(table, epoch, until)
         generation = self.pair.changes.generation
@@ -211,11 +215,11 @@ def _event(table: Table, kind: str, epoch: int, rows: int, files: int, began_s: 
     )
 
 
-def _accept_loss(pair: TablePair) -> list[str]:
-    """Take both logs as they are. Returns the file of the change log's newest commit if that is gone."""
-    pair.mirror.lake.accept_loss()
-    version = pair.changes.lake.accept_loss()
-    return [f"{log_of(pair.changes.folder).name}/{commit_name(version)}"] if version >= 0 else []
+def _accept_loss(pair: TablePair, seen_versions: Mapping[Folder, int]) -> list[str]:
+    """Take the logs as they are. Returns the names of commits of the change log that are gone."""
+    gone = {lake.folder: lake.accept_loss(seen_versions.get(lake.folder, -1)) for lake in pair.lakes}
+    log = log_of(pair.changes.folder)
+    return [f"{log.name}/{commit_name(version)}" for version in gone[pair.changes.folder]]
 
 
 def on_read(sink: Sink, table: Table, plan: Plan) -> bool:

@@ -7,10 +7,13 @@ needs places that nobody else uses. The run itself looks again (`run_start`, `ta
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from engine.base.errors import TidemarkError
 from engine.base.parallel import map_parallel
-from engine.decode.schema import Table
+from engine.capture.projection.projection_rules import check_asked, with_other_projection
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
 from engine.destination.destination_protocol import Destination
 from engine.destination.registry import destination_of
@@ -18,12 +21,13 @@ from engine.ledger.state import Owner, State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
-from engine.run.commands.inbox import Inbox
+from engine.run.commands.inbox import Command, Inbox
 from engine.run.lifecycle.destination_check import check_destination, check_state
 from engine.run.lifecycle.inbox_check import check_inbox
 from engine.run.lifecycle.route_check import check_routes
-from engine.run.tables.first_epoch import check_source
-from engine.run.tables.table_commands import everything, to_replace
+from engine.run.source_loss.failover import failed_over
+from engine.run.tables.first_epoch import check_source, check_tables
+from engine.run.tables.table_commands import everything, to_add, to_replace
 from engine.source.connect import Endpoint, open_connection
 from engine.source.preflight import Check, Preflight
 from engine.spec.settings import Spec
@@ -48,47 +52,78 @@ def check_continuation(spec: Spec, directory: Directory, endpoint: Endpoint, pre
     """
     ledger = Ledger(directory.ledger)
     destination = destination_of(spec.sink, directory.maintenance, directory.known_tables)
-    if ledger.state is None:
-        return [_places(destination, preflight.tables)]
-    if everything(Inbox(directory.inbox).commands()):
-        return []
-    checks = [_position(ledger.state, endpoint, preflight, spec.first_server_id())]
+    state = ledger.state
+    if state is None:
+        return [_places(destination, Owner(uuid.uuid4().hex), preflight.tables)]
+    commands = Inbox(directory.inbox).commands()
+    replaced_tables = to_replace(commands)
+    checks = [_settings(spec, state, preflight.tables, commands)]
+    if everything(commands) or replaced_tables.issuperset(state.tables):
+        return checks
+    checks.append(_position(state, endpoint, preflight, spec.first_server_id()))
     runner = find_runner(directory)
     if runner is None or not runner.alive:
-        checks.append(_published(destination, ledger, directory))
+        checks += [_published(destination, ledger, state, replaced_tables), _places_begun(destination, state)]
     return checks
 
 
+def _settings(spec: Spec, state: State, tables: list[Table], commands: list[Command]) -> Check:
+    def look() -> None:
+        check_tables(spec, state, tables, to_add(commands))
+        check_asked(set(with_other_projection(spec, state)) - to_replace(commands))
+
+    return _tried(look, "tables of the spec", "those of the ledger, or new ones that may join", "A run continues them.")
+
+
 def _position(state: State, endpoint: Endpoint, preflight: Preflight, first_server_id: int) -> Check:
+    server = preflight.server
+
     def look() -> None:
         with closing(open_connection(endpoint)) as connection:
-            check_source(state, connection, endpoint, preflight.server, first_server_id)
+            if server.identity == state.identity:
+                check_source(state, connection, endpoint, server, first_server_id)
+            else:  # the epoch of a failover is not committed here
+                failed_over(state, connection, endpoint, server, first_server_id, "")
 
     return _tried(look, "position", f"the source has the binlog from {state.position} on", "A run continues there.")
 
 
-def _published(destination: Destination, ledger: Ledger, directory: Directory) -> Check:
+def _published(destination: Destination, ledger: Ledger, state: State, replaced_tables: set[str]) -> Check:
     def look() -> None:
-        state = ledger.state
-        assert state is not None
         newest = destination.terms.newest(state.ledger)
         destination.recall(newest)
         looks = read_states(destination, state)
         comparison = compare(destination, state, newest, list(ledger.kept_epochs()), looks)
-        comparison.require(to_replace(Inbox(directory.inbox).commands()), resnapshots_all=False)
+        comparison.require(replaced_tables, resnapshots_all=False)
 
     return _tried(look, "published tables", "as the ledger has published them", "A run adds to them.")
 
 
-def _places(destination: Destination, tables: list[Table]) -> Check:
-    def look() -> None:
-        owner = Owner(uuid.uuid4().hex)
-        map_parallel(lambda table: destination.table(owner, table).check(None, table), tables)
+def _places_begun(destination: Destination, state: State) -> Check:
+    """Of tables without published rows: the first run may have been refused because somebody else uses their places."""
+    empty_tables = [
+        published_as(table_from_dict(table.table), table.projection)
+        for table in state.tables.values()
+        if table.begun and not (table.rows_read or table.changes_applied or table.applied)
+    ]
+    return _places(destination, state.owner, empty_tables)
 
-    return _tried(look, "places of tables", "free", "Rows of two pipelines would be mixed there.")
+
+def _places(destination: Destination, owner: Owner, tables: list[Table]) -> Check:
+    def look_at(table: Table) -> None:
+        destination_table = destination.table(owner, table)
+        if not destination_table.is_there:
+            destination_table.check(None, table)
+
+    return _tried(
+        partial(map_parallel, look_at, tables),
+        "places of tables",
+        "free",
+        "Rows of two pipelines would be mixed there.",
+    )
 
 
-def _tried(look: Callable[[], None], name: str, expected: str, why: str) -> Check:
+def _tried(look: Callable[[], object], name: str, expected: str, why: str) -> Check:
     try:
         look()
     except TidemarkError as error:

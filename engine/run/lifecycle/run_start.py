@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from engine.base.errors import MissingFilesError, SourceLostError, stop_of
-from engine.capture.projection.projection_rules import check_asked, check_rules, with_other_projection
+from engine.capture.projection.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.capture.redump_requests import Redump
 from engine.decode.schema import Table, table_from_dict
+from engine.decode.types import has_wrong_images
 from engine.destination.destination_protocol import Destination
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, TableChanged
@@ -124,10 +125,14 @@ class RunStart:
         return committed_state(ledger)
 
     def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
-        """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""
+        """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it.
+
+        Also those with columns that an earlier version of Tidemark copied from wrong row images.
+        """
         state = committed_state(ledger)
         names = {name for name, table in state.tables.items() if not table.stopped}
-        unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in names])
+        catalog = [as_read(self._spec, table) for table in tables if table.full_name in names and not table.remedy]
+        unfit = refused([table for table in catalog if table.unfit or has_wrong_images(table)])
         if unfit:
             stopped = {name: TableChange(stopped=stop_of(error, name)) for name, error in unfit.items()}
             self._commit(ledger, following(state, self._journal.run, stopped), "")

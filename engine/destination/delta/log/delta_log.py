@@ -22,12 +22,11 @@ Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io
 import json
 import math
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
@@ -38,17 +37,14 @@ from deltalake.exceptions import DeltaError
 from engine.base import clock
 from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import DestinationError
-from engine.base.parallel import map_parallel, run_parallel
+from engine.base.parallel import map_parallel
 from engine.base.store_errors import StoreAccessError, StoreAwayError
-from engine.capture.files import DataFile
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import (
-    VECTORS_ENABLED,
     Actions,
     StoredFile,
     as_number,
     lines_of,
-    protocol_of,
 )
 from engine.destination.delta.log.log_files import (
     CHECKPOINT_POINTER,
@@ -62,10 +58,9 @@ from engine.destination.delta.log.lost_commits import SeenVersion, check_follows
 from engine.destination.delta.log.missing_files import check_vectors
 from engine.destination.delta.log.table_features import check_protocol, unsupported
 from engine.destination.delta.log.table_opening import is_table, open_table
-from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
+from engine.destination.delta.log.vector_log import VectorLog, has_vectors, superseded_files
 from engine.store.folder import FileEntry, Folder
 from engine.store.folder_state import sync
-from engine.store.local_folder import LocalFolder
 from engine.store.lookup import find_all
 
 _CHECKPOINT_EVERY = 20
@@ -105,6 +100,8 @@ class DeltaLog:
     _vectors: VectorLog | None = None
     _stamp: str | None = None
     """Of the commit of `version`."""
+    _digest: bytes = b""
+    """Of its content, if we have made it."""
 
     @property
     def path(self) -> Folder:
@@ -126,6 +123,7 @@ class DeltaLog:
         self.version = -1
         self.transactions = {}
         self._stamp = None
+        self._digest = b""
         self._checkpointed = None
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
@@ -155,6 +153,8 @@ class DeltaLog:
             check_follows(self.folder, SeenVersion(self.version, self._stamp, seen), version, transactions)
             if self.version < 0:
                 self._checkpointed = None
+            if (version, stamp) != (self.version, self._stamp):
+                self._digest = b""
             self.version = version
             self._stamp = stamp
             self.transactions = transactions
@@ -220,10 +220,14 @@ class DeltaLog:
         FileNotFoundError when the log is gone: alone, the commit would be a table that nobody can read.
         """
         version = self.version + 1
-        sync_newest = partial(_sync_commit, self.folder, self.version, self._stamp)
-        run_parallel([partial(check_vectors, self.folder, actions.add), sync_newest], self.path.at_once)
-        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
-        self.place(version, content.encode())
+        steps: list[Callable[[], str | None]] = [
+            partial(_sync_commit, self.folder, self.version, self._stamp, self._digest),
+            partial(check_vectors, self.folder, actions.add),
+        ]
+        self._stamp = map_parallel(lambda step: step(), steps, self.path.at_once)[0]
+        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions)).encode()
+        self.place(version, content)
+        self._digest = sha256(content).digest()
         self.transactions.update(actions.transactions)
         self._keep(actions)
         self._maintain_log(len(content))
@@ -360,47 +364,8 @@ class DeltaLog:
             except DeltaError as error:  # one of them described the table
                 raise _unreadable(self.folder, str(error)) from error
             self.checkpoint()
+            self.begin_again()
         return [*end, *earlier]
-
-
-def create(
-    folder: Folder,
-    schema: pa.Schema,
-    description: str,
-    properties: Mapping[str, str],
-    *,
-    vectors: bool = False,
-    files: Sequence[DataFile] = (),
-) -> None:
-    """Create a table in a folder without one.
-
-    It exists whole or not at all. vectors: it may get deletion vectors. files: what it has at once.
-
-    Raises StaleVersionError when another writer created one there.
-    """
-    nullable = pa.schema([column.with_nullable(True) for column in schema])
-    with TemporaryDirectory(prefix="tidemark-table-") as elsewhere:
-        DeltaTable.create(elsewhere, nullable, mode="error", description=description, configuration=dict(properties))
-        created = log_of(LocalFolder(Path(elsewhere))).read(commit_name(0))
-        actions = [json.loads(line) for line in created.splitlines()]
-        if (
-            vectors
-        ):  # by hand: for the property, deltalake would add the feature variantType, which not every reader has
-            for action in actions:
-                if "metaData" in action:
-                    action["metaData"]["configuration"][VECTORS_ENABLED] = "true"
-                if "protocol" in action:
-                    action["protocol"] = protocol_of(DeltaTable(elsewhere), [FEATURE])
-    own = [action for action in lines_of(Actions("CREATE TABLE", {}, add=files)) if "commitInfo" not in action]
-    lines = [_unique(action) for action in [*actions, *own]]
-    DeltaLog(folder).place(0, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-
-
-def _unique(action: dict[str, Any]) -> dict[str, Any]:
-    """Deltalake's description of a commit, with an identifier by which a writer recognises its own."""
-    if "commitInfo" in action:
-        action["commitInfo"]["txnId"] = str(uuid.uuid4())
-    return action
 
 
 def files_of(delta: DeltaTable, folder: Folder, vectors: VectorLog | None = None) -> list[StoredFile]:
@@ -423,23 +388,26 @@ def _stored_files(added: pa.Table, folder: Folder, vectors: Mapping[str, Descrip
         yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
-def _sync_commit(folder: Folder, version: int, stamp: str | None) -> None:
-    """Sync a commit, which may be another tool's. version: -1 for none.
+def _sync_commit(folder: Folder, version: int, stamp: str | None, digest: bytes) -> str | None:
+    """Sync a commit, which may be another tool's. version: -1 for none. Returns its stamp.
 
-    Raises StaleVersionError when it is not the one of this stamp, another error when it is gone.
+    A backup of hard links, or new permissions, change the stamp and not the content. Raises StaleVersionError when the
+    commit is another one, and another error when it is gone.
     """
     if version < 0:
-        return
+        return stamp
     log, name = log_of(folder), commit_name(version)
     entry = log.find(name)
-    if entry is not None and entry.tag == stamp:
+    if entry is not None:
+        if entry.tag != stamp and sha256(log.read(name)).digest() != digest:
+            raise StaleVersionError
         sync(log, name)
-    elif entry is not None:
-        raise StaleVersionError
-    elif not is_table(folder):
+        return entry.tag
+    if not is_table(folder):
         raise FileNotFoundError(f"The Delta commit {log.url}/{name} is gone")
-    elif not any(checkpoint_files(log, version)):  # a clean-up may have deleted what a checkpoint has
+    if not any(checkpoint_files(log, version)):  # a clean-up may have deleted what a checkpoint has
         raise lost_commit(folder, version)
+    return None
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:
