@@ -25,7 +25,7 @@ TableName = tuple[str, str]
 
 
 WRONG_IMAGES = " with wrong row images"
-"""Behind the type of a column of which the server logs a wrong value (`source.wrong_images`)."""
+"""Behind the type of a column whose row images are wrong (`source.wrong_images`)."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Columns of which the server logs a wrong value: virtual ones over an AUTO_INCREMENT column, in MariaDB.
+"""Columns whose row images are wrong: in MariaDB, virtual generated columns that refer to an AUTO_INCREMENT column.
 
 MariaDB computes a row's virtual columns before it assigns the number, and again whenever somebody reads them. So each
 INSERT that leaves the number to the server logs a value computed with 0, and a SELECT returns another one. MySQL
-refuses such columns, and MariaDB refuses stored or indexed ones. `tests/live/test_columns.py` tries what is logged.
+refuses such columns, and MariaDB refuses stored or indexed ones. `tests/live/test_wrong_images.py` tries both servers.
 """
 
 import re

@@ -54,7 +54,8 @@ def _is_wrong(column: Column) -> bool:
 
 def _wrong_images(column: Column) -> TableStoppedError:
     return TableStoppedError(
-        f"Column {column.name!r} is a virtual one over an AUTO_INCREMENT column: MariaDB logs a wrong value of it.",
+        f"Column {column.name!r} is a generated column that refers to an AUTO_INCREMENT column: MariaDB's row images "
+        "of it are wrong.",
         detail="The table is not copied. MariaDB computes the column before it assigns the number, so each INSERT "
         "would bring a wrong value into the lake.",
         hint="Exclude the column by `exclude` in the section of the table in the spec (tables.…), or drop it. "

@@ -284,6 +284,15 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mir
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)], "the file came back: nothing is missing"
 
 
+def resnapshot(world: World, ledger: Ledger, publisher: Publisher) -> None:
+    """Commit and submit the epochs of a resnapshot, after the four of the story."""
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    for record in world.records[4:]:
+        ledger.commit(record)
+        publisher.submit(record)
+
+
 def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path, mode: MirrorMode) -> None:
     """A VACUUM had listed the folder before the commit.
 
@@ -298,11 +307,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
     assert lost["name"] in str(wait_for(publisher.unrepaired_tables)["d.t"])
-    world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
-    for record in world.records[4:]:
-        ledger.commit(record)
-        publisher.submit(record)
+    resnapshot(world, ledger, publisher)
     publisher.finish()
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
@@ -358,11 +363,7 @@ def test_a_commit_that_somebody_deletes_is_missed(tmp_path: Path, mode: MirrorMo
     if damage != "torn":
         assert isinstance(error, MissingFilesError)
         assert f"A commit of the Delta log in {table} is gone" in str(error)
-    world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
-    for record in world.records[4:]:
-        ledger.commit(record)
-        publisher.submit(record)
+    resnapshot(world, ledger, publisher)
     publisher.finish()
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
@@ -400,11 +401,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: MirrorMo
     assert publisher.unrepaired_tables(), "again and again, until the ledger has what to do about it"
     with pytest.raises(DestinationError, match=r"last changes of 1 table are not published: d\.t"):
         require_published(publisher.tables.failed_tables())
-    world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
-    for record in world.records[4:]:
-        ledger.commit(record)
-        publisher.submit(record)
+    resnapshot(world, ledger, publisher)
     publisher.drain()
     require_published(publisher.tables.failed_tables())
     publisher.finish()
