@@ -3,6 +3,8 @@
 import re
 
 CHANGES = "__changes"
+ICEBERG = "__iceberg"
+"""What follows the name of a Delta table's folder in that of its Iceberg metadata."""
 _KEPT = re.compile(r"__changes__until_\d{8}T\d{6}", re.IGNORECASE)
 _LONGEST_NAME = 255
 

@@ -136,14 +136,20 @@ def positions(rows: BitMap) -> Positions:
     return np.asarray(rows.to_array(), dtype=np.uint32)
 
 
+def framed(rows: BitMap) -> bytes:
+    """A vector with its size in front and its checksum behind, as a vector file has it."""
+    vector = struct.pack("<iq", _MAGIC, 1) + struct.pack("<I", 0) + rows.serialize()
+    return struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+
+
 def write_vectors(folder: Folder, vectors: Sequence[BitMap]) -> list[Descriptor]:
     """Write the vectors of a commit to one synced file. Returns their descriptors, in order."""
     name, data, descriptors = uuid.uuid4(), bytearray([_VERSION]), list[Descriptor]()
     for rows in vectors:
         rows.run_optimize()
-        vector = struct.pack("<iq", _MAGIC, 1) + struct.pack("<I", 0) + rows.serialize()
-        descriptors.append(Descriptor("u", FOLDER + _encoded(name.bytes), len(data), len(vector), len(rows)))
-        data += struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+        vector = framed(rows)
+        descriptors.append(Descriptor("u", FOLDER + _encoded(name.bytes), len(data), len(vector) - 8, len(rows)))
+        data += vector
     if not descriptors:
         return []
     upload = folder.upload(str(descriptors[0].file))

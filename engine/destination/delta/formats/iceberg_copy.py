@@ -1,0 +1,199 @@
+"""Keeps the Iceberg metadata of a Delta table in step with it: each version of the one is a snapshot of the other.
+
+`<table>__iceberg/metadata` stands beside the table, because a VACUUM of another tool deletes what it finds in it. It is
+made from the Delta log alone, so a runner that was killed between the two commits, or that could not write for an hour,
+catches up from there, in order; and of two runners that do so at once, one commits each snapshot.
+
+A version is published by what its commit changes. It is compared with what the newest snapshot has if that is not
+possible: for the first snapshot, after commits of other programs to either table, and where the Delta log has lost or
+changed the commit of the last snapshot.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from engine.base import clock
+from engine.base.errors import DestinationError, SpecError
+from engine.base.parallel import map_parallel
+from engine.destination.delta.folder_removal import drop
+from engine.destination.delta.formats.version_changes import (
+    COMMIT,
+    DeltaCommit,
+    change_of,
+    commit_of,
+    digest_of,
+    whole_change,
+)
+from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
+from engine.destination.delta.log.table_opening import open_table
+from engine.destination.iceberg.changes import VersionChange
+from engine.destination.iceberg.manifest_set import OutOfStepError
+from engine.destination.iceberg.manifests import Format
+from engine.destination.iceberg.metadata import LEDGER, TABLE
+from engine.destination.iceberg.table import IcebergTable, OtherWriterError, Place
+from engine.spec.folder_names import ICEBERG
+from engine.store.folder import Folder
+
+_VERSIONS_AT_ONCE = 50
+"""The most snapshots in a commit, whose files wait in memory."""
+_ATTEMPTS = 5
+
+
+def iceberg_folder(delta_folder: Folder) -> Folder:
+    """Where the Iceberg metadata of the Delta table in a folder is."""
+    return delta_folder.parent / f"{delta_folder.name}{ICEBERG}"
+
+
+class IcebergCopy:
+    """The Iceberg metadata of the Delta table in a folder. ledger: its identifier. sort_columns: of the data files."""
+
+    def __init__(self, delta_folder: Folder, ledger: str, format_version: Format, sort_columns: Sequence[str]) -> None:
+        self.folder = iceberg_folder(delta_folder)
+        self._delta_folder = delta_folder
+        self._ledger = ledger
+        self._format = format_version
+        self._sort_columns = sort_columns
+        self._table: IcebergTable | None = None
+        self._position: tuple[int, str] | None = None
+        """The version that was looked at last, and the digest of its commit; it has no snapshot if nothing changed."""
+
+    @property
+    def published_version(self) -> int:
+        """The version that readers of Iceberg see, as of the last look; -1 for none."""
+        version = None if self._table is None else self._table.version
+        return -1 if version is None else version
+
+    @property
+    def looked_version(self) -> int:
+        """The version up to which the Delta log is published; -1 for none."""
+        return -1 if self._position is None else self._position[0]
+
+    def catch_up(self) -> int:
+        """Publish the versions that have no snapshot yet, in order. Returns how many.
+
+        Raises DestinationError, SpecError or an error of the store.
+        """
+        count = 0
+        for _ in range(_ATTEMPTS):
+            try:
+                while published := self._publish_some():
+                    count += published
+            except (OtherWriterError, OutOfStepError):
+                self._table = None  # it is loaded again, and compared
+                self._position = None
+            else:
+                return count
+        raise DestinationError(
+            f"Another writer keeps committing to the Iceberg table {self.folder.url}.",
+            detail="The Delta table beside it is right. The Iceberg table stays as that writer left it.",
+            hint="Find out who writes there: the summaries of its snapshots name the program. Stop that writer; then "
+            "the next commit publishes the table again.",
+        )
+
+    def expire(self, retention: timedelta, oldest_version: int) -> int:
+        """Expire the snapshots whose files a VACUUM may delete. Raises what `catch_up` raises. Returns how many.
+
+        retention: of files that the newest version does not name. oldest_version: which the Delta log still has.
+        """
+        self.catch_up()
+        assert self._table is not None
+        expired = self._table.expire(round((clock.utc_now() - retention).timestamp() * 1000), oldest_version)
+        self._table.delete_orphans()
+        return expired
+
+    def drop(self) -> None:
+        """Delete the Iceberg metadata."""
+        self._table = None
+        self._position = None
+        drop(self.folder)
+
+    def _publish_some(self) -> int:
+        """Publish the next versions, at most some. Returns how many there were."""
+        table = self._opened()
+        if self._position is None:
+            self._position = self._last_position(table)
+        commits = self._next_commits()
+        if commits is None:
+            newest = self._newest_commit()
+            if newest is None:
+                return 0
+            self._commit(table, [whole_change(self._delta_folder, newest)])
+            self._position = newest.version, newest.digest
+            return 1
+        changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
+        if changes:
+            self._commit(table, changes)
+        if commits:
+            self._position = commits[-1].version, commits[-1].digest
+        return len(commits)
+
+    def _change(self, commit: DeltaCommit) -> VersionChange:
+        change = change_of if commit.is_ours else whole_change
+        return change(self._delta_folder, commit)
+
+    def _commit(self, table: IcebergTable, changes: Sequence[VersionChange]) -> None:
+        table.commit(changes)
+
+    def _opened(self) -> IcebergTable:
+        """The Iceberg table, of which nothing is left if it is of an earlier Delta table."""
+        if self._table is not None:
+            return self._table
+        identity = str(open_table(self._delta_folder).metadata().id)
+        place = Place({LEDGER: self._ledger, TABLE: identity}, self._sort_columns)
+        table = IcebergTable(self.folder, self._format, place)
+        table.load()
+        metadata = table.metadata
+        if metadata is not None:
+            if metadata.properties.get(LEDGER) != self._ledger:
+                raise SpecError(
+                    f"The Iceberg table {self.folder.url} exists and does not belong to this pipeline's ledger.",
+                    detail="Nothing was written to it. The Delta table beside it is published.",
+                    hint='Move that folder away, or take "iceberg" out of sink.formats.',
+                )
+            is_same = metadata.properties.get(TABLE) == identity and metadata.format == self._format
+            if not is_same or metadata.location != self.folder.url:
+                table.begin_again()
+        self._table = table
+        return table
+
+    @staticmethod
+    def _last_position(table: IcebergTable) -> tuple[int, str] | None:
+        newest = None if table.metadata is None else table.metadata.newest
+        if newest is None or newest.version is None:
+            return None
+        return newest.version, newest.summary.get(COMMIT, "")
+
+    def _next_commits(self) -> list[DeltaCommit] | None:
+        """The commits after the last one that was looked at; None if they do not follow it."""
+        if self._position is None:
+            return None
+        log, (version, digest) = log_of(self._delta_folder), self._position
+
+        def read(number: int) -> bytes | None:
+            try:
+                return log.read(commit_name(number))
+            except FileNotFoundError:
+                return None
+
+        last, following = map_parallel(read, [version, version + 1], log.at_once)
+        if last is None or digest_of(last) != digest:
+            return None
+        commits = list[DeltaCommit]()
+        while following is not None and len(commits) < _VERSIONS_AT_ONCE:
+            version += 1
+            try:
+                commits.append(commit_of(version, following))
+            except ValueError:
+                break  # a power cut tore it; the runner repairs the log
+            following = read(version + 1)
+        return commits
+
+    def _newest_commit(self) -> DeltaCommit | None:
+        """That of the newest version; None if there is no table, or its last commit is torn."""
+        version = newest_version(self._delta_folder)
+        if version < 0:
+            return None
+        try:
+            return commit_of(version, log_of(self._delta_folder).read(commit_name(version)))
+        except (FileNotFoundError, ValueError):
+            return None

@@ -1,0 +1,1 @@
+"""Other formats over the files of Delta tables."""
