@@ -50,10 +50,11 @@ from engine.journal.events import (
     TableStateChanged,
 )
 from engine.journal.outage_causes import ALERTS as OUTAGES
-from engine.journal.sentences import behind, blocked, hidden, parked, refused, written
+from engine.journal.sentences import behind, blocked, format_behind, hidden, parked, refused, written
 from engine.journal.store_events import StoreAway, StoreBack
 from engine.journal.verification_events import (
     ChangeLogsAudited,
+    FormatBehind,
     HiddenChanges,
     MirrorBehind,
     MirrorWritten,
@@ -67,7 +68,7 @@ _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
 _HOUR_S = 3600.0
 _OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
-_OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked", "privileges_missing")
+_OF_TABLES = (*_OF_MIRRORS, "format_behind", "cascade", "resnapshots", "read_blocked", "privileges_missing")
 
 AlertNotice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
@@ -309,6 +310,14 @@ class ActiveAlerts:
             message = f"{event.table}: {broken.why}"
             yield from self._stand(Alert(*name, None, None, message, broken.hint, broken.at, self._at))
 
+    def _format(self, event: FormatBehind) -> Iterator[AlertNotice]:
+        name, message = ("format_behind", event.table), f"{format_behind(event)}."
+        if event.since is None:
+            yield from self._clear(name, message, None)
+        else:
+            hint = event.hint or remedy(*name)
+            yield from self._stand(Alert(*name, None, None, message, hint, event.since, self._at))
+
     def _audited(self, event: ChangeLogsAudited) -> Iterator[AlertNotice]:
         if event.again is not None and event.again not in event.differing:
             message = f"The change log of {event.again} does not differ from {event.start} to {event.end} any more."
@@ -487,6 +496,7 @@ _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]
     TableVerified: ActiveAlerts._verified,  # noqa: SLF001
     MirrorWritten: ActiveAlerts._written,  # noqa: SLF001
     MirrorBehind: ActiveAlerts._behind,  # noqa: SLF001
+    FormatBehind: ActiveAlerts._format,  # noqa: SLF001
     TableChanged: ActiveAlerts._changed,  # noqa: SLF001
     HiddenChanges: ActiveAlerts._hidden,  # noqa: SLF001
     ReadsBlocked: ActiveAlerts._blocked,  # noqa: SLF001

@@ -4,6 +4,7 @@
     Versioned            a table that can be rolled back, for backups
     InspectsCommits      a table that checks again what its last commits added
     RemembersTables      a destination whose next run need not look through tables that have not changed
+    PublishesFormats     a destination whose tables can be read in other formats too
     KeepsDifferences     a destination that keeps the differences which a verification finds
 
 The publisher and the commands ask with `isinstance`. Two more are of the landing (`engine.capture.landing`):
@@ -151,6 +152,37 @@ class RemembersTables(Protocol):
 
         An error of the disk MUST be ignored: the next run then looks through all tables.
         """
+
+
+@dataclass(frozen=True)
+class FormatState:
+    """How far another format of a table is."""
+
+    table: str
+    """The captured table's full name."""
+    place: str
+    """Where it is: a folder or URL. A table may have several."""
+    version: int
+    """The newest version that its readers see; -1 for none, or if that is not known."""
+    behind_s: float
+    """For how many seconds the oldest commit has waited that it lacks; 0 if it lacks none."""
+    failure: str
+    """Why it could not be written; "" if it could."""
+    hint: str
+
+
+@runtime_checkable
+class PublishesFormats(Protocol):
+    """A destination whose tables can be read in other formats too, over the same files.
+
+    It publishes them after its commits, in threads of its own. An error there concerns no row.
+    """
+
+    def format_states(self) -> Sequence[FormatState]:
+        """Those of all tables."""
+
+    def finish_formats(self) -> None:
+        """Wait until all that is committed is published, or what is not has failed. MUST NOT wait for ever."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from functools import partial
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
+from engine.destination.capabilities import PublishesFormats
 from engine.destination.change_log_looks import ChangeLogLooks
 from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import EpochReplay
@@ -234,6 +235,8 @@ class Publisher:
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
                         self._replay.merge_all()
+                        if isinstance(self.destination, PublishesFormats):
+                            self.destination.finish_formats()
                         marker.reached_event.set()
                         if marker.last:
                             return

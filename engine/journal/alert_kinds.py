@@ -86,6 +86,15 @@ ALERTS: Mapping[str, AlertText] = {
         "Look at the errors of {table} in status and in the journal. If it takes nothing although its folder can be "
         "written, resnapshot it: tidemark redump SPEC --table {table}",
     ),
+    "format_behind": AlertText(
+        "Iceberg behind",
+        "the Iceberg table of a table lacks commits that its Delta table has, for 10 s if it cannot be written, else "
+        "for a minute; one alert per table",
+        "it has all of them, or the table is removed",
+        "The Delta table is right, and the Iceberg table is right up to its last snapshot. Look at the error in the "
+        "journal; the runner keeps trying. If the folder with the metadata is damaged, delete it: it is published "
+        "again.",
+    ),
     "resnapshots": AlertText(
         "Resnapshots again and again",
         "a table had to be resnapshotted a quarter as often within an hour as `source.max_resnapshots_per_hour` "

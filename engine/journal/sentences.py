@@ -47,6 +47,7 @@ from engine.journal.store_events import StoreAway, StoreBack, StoreRequests
 from engine.journal.verification_events import (
     ChangeLogKept,
     ChangeLogsAudited,
+    FormatBehind,
     HiddenChanges,
     MirrorBehind,
     MirrorWritten,
@@ -245,6 +246,14 @@ def behind(event: MirrorBehind) -> str:
     return f"The mirror has lacked committed changes {since}"
 
 
+def format_behind(event: FormatBehind) -> str:
+    """The sentence about another format."""
+    if event.since is None:
+        return f"The Iceberg table of {event.table} has all commits again"
+    why = event.failure.rstrip(".") or "it takes longer than the commits"
+    return f"The Iceberg table {event.place} lacks the commits since {utc_time(event.since)}: {why}"
+
+
 def _planned(event: TablePlanned) -> str:
     """The number of chunks. An empty list means that the table is split during its snapshot."""
     if event.chunks:
@@ -335,6 +344,7 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(TableVerified, lambda e: f"Verification: {_verified(e)}"),
     **_of(MirrorWritten, written),
     **_of(MirrorBehind, behind),
+    **_of(FormatBehind, format_behind),
     **_of(
         ChangeLogKept,
         lambda e: f"The change log began again; the one until {utc_time(e.until)} is in {e.folder}",

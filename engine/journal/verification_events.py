@@ -102,6 +102,20 @@ class MirrorBehind(Event, name="mirror.behind"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormatBehind(Event, name="format.behind"):
+    """Another format of a table, such as Iceberg, lacks commits; or it has all of them now. No row is affected."""
+
+    table: str
+    place: str = ""
+    """Its folder or URL."""
+    since: str | None = None
+    """When the first of them was made, as UTC text; null: it lacks none any more."""
+    failure: str = ""
+    """Why it cannot be written; "" if it is slow."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeLogKept(Event, name="changelog.kept"):
     """A change log began again, because it cannot get the table's new columns; the earlier one is kept beside it."""
 

@@ -22,8 +22,13 @@ MirrorMode = Literal["auto", "copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror, as set."""
 Merging = Literal["copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror."""
+TableFormat = Literal["delta", "iceberg"]
+"""A format that a table can be read in."""
+IcebergVersion = Literal["v2", "v3"]
 OF_MIRRORS = (
     "mirror",
+    "formats",
+    "iceberg",
     "max_write_amplification",
     "max_merge_delay_s",
     "tables",
@@ -54,6 +59,10 @@ class SinkRules(Section):
 
     mirror: MirrorMode | None = None
     """How changes are merged into the mirror."""
+    formats: list[TableFormat] | None = None
+    """The formats that the tables can be read in."""
+    iceberg: IcebergVersion | None = None
+    """The version of Iceberg's spec."""
 
 
 class Sink(Section):
@@ -84,6 +93,12 @@ class Sink(Section):
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
     that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
     vectors. `auto`: choose by the table's size. Fixed when a mirror is created; a resnapshot applies a change."""
+    formats: list[TableFormat] = Field(default=["delta"])
+    """The formats that the tables can be read in. With `["delta", "iceberg"]`, each table can be read as an Iceberg
+    table too, over the same files ([Iceberg](iceberg.md))."""
+    iceberg: IcebergVersion = "v3"
+    """The version of Iceberg's spec. `v3` has deletion vectors, as Delta has. `v2` is for readers that do not know v3
+    yet, and writes position deletes."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -130,6 +145,18 @@ class Sink(Section):
         if value != "forever":
             period_s(value)
         return value
+
+    @model_validator(mode="after")
+    def _of_formats(self) -> Self:
+        places = [self.formats, *(rules.formats for rules in self.tables.values() if rules.formats is not None)]
+        if any("delta" not in formats for formats in places):
+            raise ValueError('formats must name "delta": other formats are published over the files of Delta tables')
+        if any("iceberg" in formats for formats in places) and str(self.path).startswith("az://"):
+            raise ValueError(
+                'formats = ["delta", "iceberg"] needs a folder or a bucket on S3: Iceberg readers call places on '
+                "Azure by other URLs than az://, and those were not tried"
+            )
+        return self
 
     @field_validator("files_retention")
     @classmethod
@@ -192,6 +219,17 @@ class Sink(Section):
         if mode == "auto":
             return "merge_on_read" if approx_bytes >= AUTO_BYTES else "copy_on_write"
         return mode
+
+    def iceberg_version(self, database: str, table: str) -> Literal[2, 3] | None:
+        """The version of the Iceberg table that a table can be read as; None if it is not published as one."""
+        formats, version = self.formats, self.iceberg
+        for glob, rules in self.tables.items():
+            if matches(glob, database, table):
+                formats = formats if rules.formats is None else rules.formats
+                version = version if rules.iceberg is None else rules.iceberg
+        if "iceberg" not in formats:
+            return None
+        return 3 if version == "v3" else 2
 
     @property
     def has_mirrors(self) -> bool:

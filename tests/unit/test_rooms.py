@@ -139,7 +139,8 @@ INNER: dict[str, dict[str, set[str]]] = {
         "destination_protocol": {"fence"},
         "capabilities": {"destination_protocol"},
         "merge_schedule": set(),
-        "delta": {"capabilities", "destination_protocol", "fence", "place_names"},
+        "iceberg": set(),
+        "delta": {"capabilities", "destination_protocol", "fence", "iceberg", "place_names"},
         "staged_landing": {"place_names"},
         "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
         "registry": {"delta", "destination_protocol", "parquet"},
@@ -169,6 +170,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "table_progress",
         },
         "publisher": {
+            "capabilities",
             "change_log_looks",
             "destination_protocol",
             "epoch_replay",

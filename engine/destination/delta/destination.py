@@ -11,7 +11,9 @@ from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
-from engine.destination.capabilities import DifferenceRow, Versions
+from engine.destination.capabilities import DifferenceRow, FormatState, Versions
+from engine.destination.delta.formats.format_publisher import FormatPublisher
+from engine.destination.delta.formats.table_formats import TableFormats
 from engine.destination.delta.lake_table import Guards
 from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.log.kept_versions import KeptVersions
@@ -43,6 +45,7 @@ class DeltaDestination:
         self._known_tables: KnownTables | None = None
         self._terms = FolderTerms(sink.folder)
         self._guards = Guards(commit=self._terms.check_for_commit, deletion=self._terms.check)
+        self._formats = FormatPublisher(self._terms.check_for_commit)
 
     @property
     def root(self) -> Path | str:
@@ -74,14 +77,28 @@ class DeltaDestination:
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
         """The pair of Delta tables."""
         reads = plan is not None and on_read(self._sink, table, plan)
-        pair = TablePair(self._sink.folder, owner, table, self._guards, on_read=reads)
+        pair = self._pair(owner, table, on_read=reads)
         notes = self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
         if notes is not None:
             pair.mirror.index = KeyIndex(notes / "keys")
         return DeltaDestinationTable(self._sink, pair, self._known_tables, notes)
 
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
-        return (TablePair(self._sink.folder, owner, table, self._guards) for table in tables)
+        return (self._pair(owner, table) for table in tables)
+
+    def _pair(self, owner: Owner, table: Table, *, on_read: bool = False) -> TablePair:
+        iceberg, formats = self._sink.iceberg_version(table.database, table.name), None
+        if iceberg is not None:
+            formats = TableFormats(self._formats, table.full_name, owner.ledger, iceberg)
+        return TablePair(self._sink.folder, owner, table, self._guards, on_read=on_read, formats=formats)
+
+    def format_states(self) -> Sequence[FormatState]:
+        """Of the Iceberg metadata of its tables."""
+        return self._formats.states()
+
+    def finish_formats(self) -> None:
+        """Wait for the thread that publishes them."""
+        self._formats.finish()
 
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
@@ -132,4 +149,5 @@ def _known_of(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[st
     for one in tables:
         assert isinstance(one, DeltaDestinationTable)
         with suppress(Exception):  # then the next run opens it
-            yield from one.pair.remember().items()
+            if one.pair.formats_are_published:
+                yield from one.pair.remember().items()

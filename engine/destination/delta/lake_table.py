@@ -67,11 +67,20 @@ class LakeTable:
 
     owner: the ledger. guards: called before it is written to. name: of the captured table, for messages. kinds: the
     transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
-    load. keeps: whether the newest version stays in memory, for tables of few files.
+    load. keeps: whether the newest version stays in memory, for tables of few files. on_commit: called after each
+    commit.
     """
 
     def __init__(
-        self, folder: Folder, owner: Owner, name: str, kinds: Sequence[str], guards: Guards, *, keeps: bool
+        self,
+        folder: Folder,
+        owner: Owner,
+        name: str,
+        kinds: Sequence[str],
+        guards: Guards,
+        *,
+        keeps: bool,
+        on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
         self.kinds = kinds
@@ -80,6 +89,7 @@ class LakeTable:
         self._name = name
         self._guards = guards
         self._recent = RecentFiles()
+        self._on_commit = on_commit
 
     @property
     def description(self) -> str:
@@ -242,6 +252,7 @@ class LakeTable:
                     raise
             else:
                 self._recent.add(commit_actions.add, commit_actions.remove)
+                self._on_commit()
                 return True
         raise DestinationError(
             f"Another writer keeps committing to {self.folder.url}: {_ATTEMPTS + 1} attempts came too late.",

@@ -13,6 +13,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
+from engine.destination.delta.formats.table_formats import TableFormats
 from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
@@ -30,21 +31,34 @@ class TablePair:
     """The mirror and the change log of one captured table and one ledger.
 
     owner: the ledger. guards: called before they are written to. on_read: whether a mirror that is created, or
-    replaced by a resnapshot, merges changes on read (`destination.delta.merge.mirror_files`).
+    replaced by a resnapshot, merges changes on read (`destination.delta.merge.mirror_files`). formats: the other
+    formats that they are published in; None for none.
     """
 
     def __init__(
-        self, root: Folder, owner: Owner, table: Table, guards: Guards = NO_GUARDS, *, on_read: bool = False
+        self,
+        root: Folder,
+        owner: Owner,
+        table: Table,
+        guards: Guards = NO_GUARDS,
+        *,
+        on_read: bool = False,
+        formats: TableFormats | None = None,
     ) -> None:
         self._table = table
         self.kept_versions = KeptVersions(root, owner.ledger)
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
         # `optimize` bounds a mirror's files; a change log grows.
-        log = LakeTable(changes, owner, table.full_name, _log_kinds(table), guards, keeps=False)
+        name, kinds = table.full_name, (CHUNKS, MERGE, MERGED_SEQ)
+        note_changes, note_mirror = _nothing, _nothing
+        if formats is not None:
+            note_changes, note_mirror = formats.follow(changes), formats.follow(mirror, table.key)
+        log = LakeTable(changes, owner, name, _log_kinds(table), guards, keeps=False, on_commit=note_changes)
         self.changes = ChangeLogTable(log)
-        lake = LakeTable(mirror, owner, table.full_name, (CHUNKS, MERGE, MERGED_SEQ), guards, keeps=True)
+        lake = LakeTable(mirror, owner, name, kinds, guards, keeps=True, on_commit=note_mirror)
         self.mirror = MirrorTable(lake, self.changes, on_read=on_read)
         self.guard = guards.deletion
+        self.formats = formats
 
     @property
     def table(self) -> Table:
@@ -74,6 +88,16 @@ class TablePair:
             self.mirror.create(self.table, must_exist=must_exist)
         self.changes.create(self.table, must_exist=must_exist)
 
+    def note_formats(self) -> None:
+        """Publish soon what the other formats lack."""
+        if self.formats is not None:
+            self.formats.note_all(lake.folder for lake in self.lakes)
+
+    @property
+    def formats_are_published(self) -> bool:
+        """Whether the other formats lack nothing."""
+        return self.formats is None or self.formats.is_published(lake.folder for lake in self.lakes)
+
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join."""
         for lake in (self.mirror.lake, self.changes.lake):
@@ -81,6 +105,8 @@ class TablePair:
 
     def drop(self) -> None:
         """Delete those that exist and belong to the ledger; also completes an interrupted deletion."""
+        if self.formats is not None:
+            self.formats.drop()
         self.mirror.lake.drop()
         self.changes.drop()
 
@@ -187,7 +213,13 @@ class TablePair:
         for folder, schema in schemas.items():
             properties = properties_of(self.table, mirror=folder == self.mirror.folder)
             expectations[folder] = sorted(properties.items()), [(field.name, str(field.type)) for field in schema]
+            if self.formats is not None:
+                expectations[folder] = expectations[folder], self.formats.iceberg
         return expectations
+
+
+def _nothing() -> None:
+    """What is done after a commit to a table without other formats."""
 
 
 def _log_kinds(table: Table) -> Sequence[str]:

@@ -223,9 +223,7 @@ class IcebergTable:
         change_deletes(files, change, following)
         row_id = files.assign_row_ids(metadata.next_row_id) if self._format == 3 else 0
         parent_id = None if parent is None or evolution.breaks else parent.id
-        content = list_content(
-            self._format, following.id, parent_id, sequence, metadata.next_row_id, files.manifests
-        )
+        content = list_content(self._format, following.id, parent_id, sequence, metadata.next_row_id, files.manifests)
         path = files.add_file(f"{prefix}-snap.avro", content)
         snapshot = Snapshot(
             following.id,

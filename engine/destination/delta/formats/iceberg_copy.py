@@ -9,6 +9,7 @@ possible: for the first snapshot, after commits of other programs to either tabl
 changed the commit of the last snapshot.
 """
 
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -25,7 +26,7 @@ from engine.destination.delta.formats.version_changes import (
     whole_change,
 )
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
-from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.iceberg.changes import VersionChange
 from engine.destination.iceberg.manifest_set import OutOfStepError
 from engine.destination.iceberg.manifests import Format
@@ -53,6 +54,7 @@ class IcebergCopy:
         self._ledger = ledger
         self._format = format_version
         self._sort_columns = sort_columns
+        self._lock = threading.RLock()
         self._table: IcebergTable | None = None
         self._position: tuple[int, str] | None = None
         """The version that was looked at last, and the digest of its commit; it has no snapshot if nothing changed."""
@@ -73,16 +75,16 @@ class IcebergCopy:
 
         Raises DestinationError, SpecError or an error of the store.
         """
-        count = 0
-        for _ in range(_ATTEMPTS):
-            try:
-                while published := self._publish_some():
-                    count += published
-            except (OtherWriterError, OutOfStepError):
-                self._table = None  # it is loaded again, and compared
-                self._position = None
-            else:
-                return count
+        with self._lock:
+            count = 0
+            for _ in range(_ATTEMPTS):
+                try:
+                    while published := self._publish_some():
+                        count += published
+                except (OtherWriterError, OutOfStepError):
+                    self._forget()  # it is loaded again, and compared
+                else:
+                    return count
         raise DestinationError(
             f"Another writer keeps committing to the Iceberg table {self.folder.url}.",
             detail="The Delta table beside it is right. The Iceberg table stays as that writer left it.",
@@ -95,21 +97,34 @@ class IcebergCopy:
 
         retention: of files that the newest version does not name. oldest_version: which the Delta log still has.
         """
-        self.catch_up()
-        assert self._table is not None
-        expired = self._table.expire(round((clock.utc_now() - retention).timestamp() * 1000), oldest_version)
-        self._table.delete_orphans()
-        return expired
+        with self._lock:
+            self.catch_up()
+            if self._table is None:
+                return 0  # there is no Delta table
+            expired = self._table.expire(round((clock.utc_now() - retention).timestamp() * 1000), oldest_version)
+            self._table.delete_orphans()
+            return expired
 
     def drop(self) -> None:
-        """Delete the Iceberg metadata."""
+        """Delete the Iceberg metadata, if it belongs to the ledger."""
+        with self._lock:
+            self._forget()
+            if not (self.folder / "metadata").is_there or is_table(self.folder):
+                return
+            table = IcebergTable(self.folder, self._format, Place({}))
+            table.load()
+            if table.metadata is None or table.metadata.properties.get(LEDGER) == self._ledger:
+                drop(self.folder)
+
+    def _forget(self) -> None:
         self._table = None
         self._position = None
-        drop(self.folder)
 
     def _publish_some(self) -> int:
         """Publish the next versions, at most some. Returns how many there were."""
         table = self._opened()
+        if table is None:
+            return 0
         if self._position is None:
             self._position = self._last_position(table)
         commits = self._next_commits()
@@ -117,12 +132,12 @@ class IcebergCopy:
             newest = self._newest_commit()
             if newest is None:
                 return 0
-            self._commit(table, [whole_change(self._delta_folder, newest)])
+            table.commit([whole_change(self._delta_folder, newest)])
             self._position = newest.version, newest.digest
             return 1
         changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
         if changes:
-            self._commit(table, changes)
+            table.commit(changes)
         if commits:
             self._position = commits[-1].version, commits[-1].digest
         return len(commits)
@@ -131,13 +146,14 @@ class IcebergCopy:
         change = change_of if commit.is_ours else whole_change
         return change(self._delta_folder, commit)
 
-    def _commit(self, table: IcebergTable, changes: Sequence[VersionChange]) -> None:
-        table.commit(changes)
-
-    def _opened(self) -> IcebergTable:
-        """The Iceberg table, of which nothing is left if it is of an earlier Delta table."""
+    def _opened(self) -> IcebergTable | None:
+        """The Iceberg table, without the snapshots of an earlier Delta table; None if there is no Delta table."""
         if self._table is not None:
             return self._table
+        if not is_table(self._delta_folder):
+            return None
+        if is_table(self.folder):
+            raise _not_ours(self.folder)
         identity = str(open_table(self._delta_folder).metadata().id)
         place = Place({LEDGER: self._ledger, TABLE: identity}, self._sort_columns)
         table = IcebergTable(self.folder, self._format, place)
@@ -145,11 +161,7 @@ class IcebergCopy:
         metadata = table.metadata
         if metadata is not None:
             if metadata.properties.get(LEDGER) != self._ledger:
-                raise SpecError(
-                    f"The Iceberg table {self.folder.url} exists and does not belong to this pipeline's ledger.",
-                    detail="Nothing was written to it. The Delta table beside it is published.",
-                    hint='Move that folder away, or take "iceberg" out of sink.formats.',
-                )
+                raise _not_ours(self.folder)
             is_same = metadata.properties.get(TABLE) == identity and metadata.format == self._format
             if not is_same or metadata.location != self.folder.url:
                 table.begin_again()
@@ -197,3 +209,11 @@ class IcebergCopy:
             return commit_of(version, log_of(self._delta_folder).read(commit_name(version)))
         except (FileNotFoundError, ValueError):
             return None
+
+
+def _not_ours(folder: Folder) -> SpecError:
+    return SpecError(
+        f"The Iceberg table {folder.url} cannot be published: that folder does not belong to this pipeline's ledger.",
+        detail="Nothing was written to it. The Delta table beside it is published.",
+        hint='Move that folder away, or take "iceberg" out of sink.formats.',
+    )
