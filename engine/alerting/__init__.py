@@ -32,7 +32,7 @@ mirror_written            at once, for the first commit by which another program
 mirror_behind             when a destination has lacked committed changes for too long; cleared when it has all, or the
                           table stops or is removed (`run.monitors.unpublished_monitor`)
 format_behind             when an Iceberg table has lacked commits for 10 s because it cannot be written, or else for a
-                          minute; cleared when it has all, or the table is removed (`run.monitors.format_monitor`)
+                          minute; cleared when it has all, or the table is removed (`run.monitors.format_news`)
 resnapshots               when a table is resnapshotted again and again; cleared after an hour without, or when it stops
 cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with
                           other names; cleared when they are gone (`run.monitors.hidden_monitor`)

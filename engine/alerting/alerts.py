@@ -310,14 +310,6 @@ class ActiveAlerts:
             message = f"{event.table}: {broken.why}"
             yield from self._stand(Alert(*name, None, None, message, broken.hint, broken.at, self._at))
 
-    def _format(self, event: FormatBehind) -> Iterator[AlertNotice]:
-        name, message = ("format_behind", event.table), f"{format_behind(event)}."
-        if event.since is None:
-            yield from self._clear(name, message, None)
-        else:
-            hint = event.hint or remedy(*name)
-            yield from self._stand(Alert(*name, None, None, message, hint, event.since, self._at))
-
     def _audited(self, event: ChangeLogsAudited) -> Iterator[AlertNotice]:
         if event.again is not None and event.again not in event.differing:
             message = f"The change log of {event.again} does not differ from {event.start} to {event.end} any more."
@@ -344,12 +336,15 @@ class ActiveAlerts:
             hint = event.hint or remedy(*name)  # another session may hold the lock by now, which is no other alert
             yield from self._stand(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
-    def _refused(self, event: ReadsRefused) -> Iterator[AlertNotice]:
-        name, message = ("privileges_missing", event.table), refused(event)
+    def _refused(self, event: ReadsRefused | FormatBehind) -> Iterator[AlertNotice]:
+        is_format = isinstance(event, FormatBehind)
+        name = ("format_behind" if is_format else "privileges_missing", event.table)
+        message = format_behind(event) if isinstance(event, FormatBehind) else refused(event)
         if event.since is None:
             yield from self._clear(name, f"{message}.", None)
-        else:
-            yield from self._stand(Alert(*name, None, None, message, event.hint, event.since, self._at))
+            return
+        hint = event.hint or remedy(*name)
+        yield from self._stand(Alert(*name, None, None, message, hint, event.since, self._at))
 
     def _written(self, event: MirrorWritten) -> Iterator[AlertNotice]:
         name, message = ("mirror_written", event.table), f"{written(event, event.table)}."
@@ -496,7 +491,7 @@ _HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]
     TableVerified: ActiveAlerts._verified,  # noqa: SLF001
     MirrorWritten: ActiveAlerts._written,  # noqa: SLF001
     MirrorBehind: ActiveAlerts._behind,  # noqa: SLF001
-    FormatBehind: ActiveAlerts._format,  # noqa: SLF001
+    FormatBehind: ActiveAlerts._refused,  # noqa: SLF001
     TableChanged: ActiveAlerts._changed,  # noqa: SLF001
     HiddenChanges: ActiveAlerts._hidden,  # noqa: SLF001
     ReadsBlocked: ActiveAlerts._blocked,  # noqa: SLF001

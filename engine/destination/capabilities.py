@@ -169,6 +169,8 @@ class FormatState:
     failure: str
     """Why it could not be written; "" if it could."""
     hint: str
+    foreign_commits: Sequence[str] = ()
+    """What other programs have done to it since the last call, which counts for nothing."""
 
 
 @runtime_checkable

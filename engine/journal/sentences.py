@@ -48,6 +48,7 @@ from engine.journal.verification_events import (
     ChangeLogKept,
     ChangeLogsAudited,
     FormatBehind,
+    FormatWritten,
     HiddenChanges,
     MirrorBehind,
     MirrorWritten,
@@ -345,6 +346,12 @@ _SENTENCES: dict[type[Event], Callable[[Any], str]] = {
     **_of(MirrorWritten, written),
     **_of(MirrorBehind, behind),
     **_of(FormatBehind, format_behind),
+    **_of(
+        FormatWritten,
+        lambda e: (
+            f"Another program has written to the Iceberg table {e.place} ({e.commit}); it is the Delta table again"
+        ),
+    ),
     **_of(
         ChangeLogKept,
         lambda e: f"The change log began again; the one until {utc_time(e.until)} is in {e.folder}",

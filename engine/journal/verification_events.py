@@ -116,6 +116,17 @@ class FormatBehind(Event, name="format.behind"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormatWritten(Event, name="format.written"):
+    """Another program has committed to a table in another format, such as Iceberg; the next commit replaced that."""
+
+    table: str
+    place: str
+    """Its folder or URL."""
+    commit: str
+    """What was done, and by which program."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeLogKept(Event, name="changelog.kept"):
     """A change log began again, because it cannot get the table's new columns; the earlier one is kept beside it."""
 

@@ -59,7 +59,7 @@ class SinkRules(Section):
 
     mirror: MirrorMode | None = None
     """How changes are merged into the mirror."""
-    formats: list[TableFormat] | None = None
+    formats: tuple[TableFormat, ...] | None = None
     """The formats that the tables can be read in."""
     iceberg: IcebergVersion | None = None
     """The version of Iceberg's spec."""
@@ -93,7 +93,7 @@ class Sink(Section):
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
     that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
     vectors. `auto`: choose by the table's size. Fixed when a mirror is created; a resnapshot applies a change."""
-    formats: list[TableFormat] = Field(default=["delta"])
+    formats: tuple[TableFormat, ...] = ("delta",)
     """The formats that the tables can be read in. With `["delta", "iceberg"]`, each table can be read as an Iceberg
     table too, over the same files ([Iceberg](iceberg.md))."""
     iceberg: IcebergVersion = "v3"
@@ -123,10 +123,18 @@ class Sink(Section):
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 
     @model_validator(mode="after")
-    def _without_mirrors(self) -> Self:
+    def _of_delta_tables(self) -> Self:
         unused = [name for name in OF_MIRRORS if name in self.model_fields_set]
         if unused and not self.has_mirrors:
             raise ValueError(f'{", ".join(unused)}: only for type = "delta"; a {self.type} destination has no mirrors')
+        places = [self.formats, *(rules.formats for rules in self.tables.values() if rules.formats is not None)]
+        if any("delta" not in formats for formats in places):
+            raise ValueError('formats must name "delta": other formats are published over the files of Delta tables')
+        if any("iceberg" in formats for formats in places) and str(self.path).startswith("az://"):
+            raise ValueError(
+                'formats = ["delta", "iceberg"] needs a folder or a bucket on S3: Iceberg readers call places on '
+                "Azure by other URLs than az://, and those were not tried"
+            )
         return self
 
     @field_validator("mirror", mode="before")
@@ -145,18 +153,6 @@ class Sink(Section):
         if value != "forever":
             period_s(value)
         return value
-
-    @model_validator(mode="after")
-    def _of_formats(self) -> Self:
-        places = [self.formats, *(rules.formats for rules in self.tables.values() if rules.formats is not None)]
-        if any("delta" not in formats for formats in places):
-            raise ValueError('formats must name "delta": other formats are published over the files of Delta tables')
-        if any("iceberg" in formats for formats in places) and str(self.path).startswith("az://"):
-            raise ValueError(
-                'formats = ["delta", "iceberg"] needs a folder or a bucket on S3: Iceberg readers call places on '
-                "Azure by other URLs than az://, and those were not tried"
-            )
-        return self
 
     @field_validator("files_retention")
     @classmethod

@@ -12,7 +12,29 @@ from typing import Any
 DELTA_LAKE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
 """Of the Hadoop that pyspark 4.2.1 brings along; 760 MB with what it needs."""
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 Write = Callable[[str, str], object]
+
+
+def _use_bucket(db: Any) -> None:
+    """Let DuckDB read the bucket of the environment, if there is one."""
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+        db.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION '{os.environ['AWS_REGION']}', "
+            f"ENDPOINT '{endpoint.partition('://')[2]}', URL_STYLE 'path', USE_SSL {endpoint.startswith('https')})"
+        )
+
+
+def _bucket_properties() -> dict[str, str]:
+    """The bucket of the environment for pyiceberg."""
+    names = {
+        "s3.endpoint": "AWS_ENDPOINT_URL",
+        "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+        "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+        "s3.region": "AWS_REGION",
+    }
+    return {name: os.environ[variable] for name, variable in names.items() if variable in os.environ}
 
 
 def by_duckdb(_environment: str) -> Write:
@@ -26,13 +48,56 @@ def by_duckdb(_environment: str) -> Write:
         folder = Path(package.__file__).parent
         (extension,) = folder.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
         db.load_extension(str(extension))
-    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
-        key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
-        db.execute(
-            f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION '{os.environ['AWS_REGION']}', "
-            f"ENDPOINT '{endpoint.partition('://')[2]}', URL_STYLE 'path', USE_SSL {endpoint.startswith('https')})"
-        )
+    _use_bucket(db)
     return lambda folder, out: db.execute(f"COPY (SELECT * FROM delta_scan('{folder}')) TO '{out}' (FORMAT parquet)")
+
+
+def by_duckdb_iceberg(_environment: str) -> Write:
+    """DuckDB's Iceberg extension, as its package has it. Here a folder is that of the Iceberg metadata."""
+    import duckdb
+    import duckdb_extension_avro
+    import duckdb_extension_httpfs
+    import duckdb_extension_iceberg
+
+    db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    packages = {
+        "avro": duckdb_extension_avro,
+        "httpfs": duckdb_extension_httpfs,
+        "iceberg": duckdb_extension_iceberg,
+    }
+    for name, package in packages.items():
+        folder = Path(str(package.__file__)).parent
+        (extension,) = folder.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
+        db.load_extension(str(extension))
+    _use_bucket(db)
+    return lambda folder, out: db.execute(f"COPY (SELECT * FROM iceberg_scan('{folder}')) TO '{out}' (FORMAT parquet)")
+
+
+def by_polars_iceberg(_environment: str) -> Write:
+    """Polars, which finds the newest metadata by its hint."""
+    import polars as pl
+    from pyiceberg.table import StaticTable
+
+    def write(folder: str, out: str) -> None:
+        pl.scan_iceberg(StaticTable.from_metadata(folder, _bucket_properties())).collect().write_parquet(out)
+
+    return write
+
+
+def by_spark_iceberg(environment: str) -> Write:
+    """Spark with Iceberg's runtime, which is kept in the environment; of a file system alone."""
+    from pyspark.sql import SparkSession
+
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars.packages": ICEBERG,
+        "spark.jars.ivy": f"{environment}/ivy",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    return lambda folder, out: spark.read.format("iceberg").load(folder).write.parquet(out)
 
 
 def by_polars(_environment: str) -> Write:
@@ -77,7 +142,14 @@ def by_spark(environment: str) -> Write:
     return lambda folder, out: spark.read.format("delta").load(folder).write.parquet(out)
 
 
-READERS = {"duckdb": by_duckdb, "polars": by_polars, "spark": by_spark}
+READERS = {
+    "duckdb": by_duckdb,
+    "polars": by_polars,
+    "spark": by_spark,
+    "duckdb-iceberg": by_duckdb_iceberg,
+    "polars-iceberg": by_polars_iceberg,
+    "spark-iceberg": by_spark_iceberg,
+}
 
 
 if __name__ == "__main__":

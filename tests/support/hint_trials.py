@@ -306,6 +306,16 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),
+    "destination/delta/formats/iceberg_copy.py::IcebergCopy.catch_up": (1, OUTSIDE),
+    "destination/delta/formats/iceberg_copy.py::_not_ours": (
+        1,
+        ("test_iceberg_copy.py::test_a_folder_of_somebody_else_is_never_written_to",),
+    ),
+    "destination/iceberg/schemas.py::iceberg_type": (1, INPUT),
+    "destination/iceberg/table.py::IcebergTable.load": (
+        1,
+        ("test_iceberg_copy.py::test_damaged_metadata_is_published_again_as_the_hint_says",),
+    ),
     "destination/delta/lake_table.py::LakeTable.create": (
         2,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),

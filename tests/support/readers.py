@@ -83,6 +83,21 @@ FRAMES = Foreign(
 )
 SPARK = Foreign(("spark",), ("pyspark==4.2.1",))
 """It fetches Delta Lake's package, from Maven Central, itself."""
+ICEBERG_FRAMES = Foreign(
+    ("duckdb-iceberg", "polars-iceberg"),
+    (
+        "duckdb==1.5.5",
+        "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-httpfs==1.5.5",
+        "duckdb-extension-iceberg==1.5.5",
+        "polars==2.1.0",
+        "pyiceberg==0.12.0",
+        f"pyarrow=={pa.__version__}",
+    ),
+)
+ICEBERG_SPARK = Foreign(("spark-iceberg",), ("pyspark==4.1.2",))
+"""The newest Spark that Iceberg has a runtime for."""
+_ICEBERG = depth((ICEBERG_FRAMES,), (ICEBERG_FRAMES, ICEBERG_SPARK))
 _FOREIGN = depth((FRAMES,), (FRAMES, SPARK))
 
 
@@ -93,6 +108,17 @@ def rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
     """
     tables = {"deltalake": [rows_at(folder) for folder in folders]}
     for foreign in _FOREIGN:
+        tables |= foreign.read(folders)
+    return tables
+
+
+def iceberg_rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
+    """The rows of the Iceberg tables in these folders, in their order, by the name of the reader.
+
+    folders: in a bucket too, by URL, as for `rows_by_reader`; then Spark does not read.
+    """
+    tables: dict[str, list[pa.Table]] = {}
+    for foreign in _ICEBERG[:1] if "://" in str(folders[0]) else _ICEBERG:
         tables |= foreign.read(folders)
     return tables
 

@@ -186,8 +186,6 @@ INNER: dict[str, dict[str, set[str]]] = {
 
 
 KINDS = ("engine.destination.delta", "engine.destination.parquet")
-
-
 LOOK_UPS = {
     "engine/status": 10,
     "engine/journal": 20,

@@ -149,5 +149,5 @@ def _known_of(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[st
     for one in tables:
         assert isinstance(one, DeltaDestinationTable)
         with suppress(Exception):  # then the next run opens it
-            if one.pair.formats_are_published:
+            if one.pair.formats is None or one.pair.formats.are_published:
                 yield from one.pair.remember().items()

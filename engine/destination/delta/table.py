@@ -106,7 +106,6 @@ class DeltaDestinationTable:
             return OpenedTable(self._applied_epochs(), is_unchanged=True)
         repaired_commits = self.pair.repair()
         self.pair.create(must_exist=must_exist)
-        self.pair.note_formats()
         return OpenedTable(self._applied_epochs(), repaired_commits)
 
     def _open_for_copy(self, table: Table) -> OpenedTable:
@@ -117,7 +116,6 @@ class DeltaDestinationTable:
         repaired_commits = self.pair.repair(accepts_loss=True)
         self._missing_files += _accept_loss(self.pair, seen_versions)
         self.pair.create(must_exist=False)
-        self.pair.note_formats()
         return OpenedTable(self._applied_epochs(), repaired_commits, is_new=is_new)
 
     def _applied_epochs(self) -> dict[str, int]:

@@ -87,16 +87,8 @@ class TablePair:
         if self.table.key:
             self.mirror.create(self.table, must_exist=must_exist)
         self.changes.create(self.table, must_exist=must_exist)
-
-    def note_formats(self) -> None:
-        """Publish soon what the other formats lack."""
         if self.formats is not None:
-            self.formats.note_all(lake.folder for lake in self.lakes)
-
-    @property
-    def formats_are_published(self) -> bool:
-        """Whether the other formats lack nothing."""
-        return self.formats is None or self.formats.is_published(lake.folder for lake in self.lakes)
+            self.formats.note_all()
 
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join."""

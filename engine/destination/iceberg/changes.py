@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from engine.destination.iceberg.position_deletes import Positions
+from engine.destination.iceberg.position_deletes import RowPositions
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Vector:
     """How many it deletes."""
     content: Callable[[], bytes]
     """The vector with its length and checksum, as Delta and Puffin frame it."""
-    positions: Callable[[], Positions]
+    positions: Callable[[], RowPositions]
     """The deleted positions, in order."""
-    earlier_positions: Callable[[], Positions]
+    earlier_positions: Callable[[], RowPositions]
     """Those of the file's vector in the version before; empty if it had none."""
 
 

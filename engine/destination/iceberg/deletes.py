@@ -10,9 +10,9 @@ import numpy as np
 
 from engine.base.parallel import map_parallel
 from engine.destination.iceberg.changes import Vector, VersionChange
+from engine.destination.iceberg.manifest_files import ADDED, DATA, DELETES, POSITION_DELETES, FileRecord, ManifestEntry
 from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
-from engine.destination.iceberg.manifests import ADDED, DATA, DELETES, POSITION_DELETES, Entry, FileRecord
-from engine.destination.iceberg.position_deletes import PATH_FIELD, Positions, content_of, united
+from engine.destination.iceberg.position_deletes import PATH_FIELD, RowPositions, content_of, united
 from engine.destination.iceberg.puffin import Blob, puffin
 
 MOST_DELETE_FILES = 20
@@ -36,7 +36,7 @@ def _change_vectors(files: ManifestSet, change: VersionChange, following: NextSn
     files.change(following, DELETES, replaced, _vector_entries(files, vectors, following))
 
 
-def _vector_entries(files: ManifestSet, vectors: Mapping[str, Vector], following: NextSnapshot) -> list[Entry]:
+def _vector_entries(files: ManifestSet, vectors: Mapping[str, Vector], following: NextSnapshot) -> list[ManifestEntry]:
     if not vectors:
         return []
     blobs = [Blob(uri, vector.content(), vector.rows) for uri, vector in vectors.items()]
@@ -55,7 +55,7 @@ def _vector_entries(files: ManifestSet, vectors: Mapping[str, Vector], following
         )
         for blob, offset in zip(blobs, offsets, strict=True)
     ]
-    return [Entry(ADDED, following.id, None, record) for record in records]
+    return [ManifestEntry(ADDED, following.id, None, record) for record in records]
 
 
 def _change_positions(files: ManifestSet, change: VersionChange, following: NextSnapshot) -> None:
@@ -64,7 +64,7 @@ def _change_positions(files: ManifestSet, change: VersionChange, following: Next
         positions = {uri: vector.positions() for uri, vector in change.vectors.items() if vector is not None}
         files.change(following, DELETES, before, _position_entries(files, positions, following))
         return
-    positions, reset = dict[str, Positions](), set[str]()
+    positions, reset = dict[str, RowPositions](), set[str]()
     for uri, vector in change.vectors.items():
         now, earlier = _empty() if vector is None else vector.positions(), _earlier(vector)
         positions[uri] = np.setdiff1d(now, earlier, assume_unique=True)
@@ -83,15 +83,17 @@ def _change_positions(files: ManifestSet, change: VersionChange, following: Next
     files.change(following, DELETES, replaced, _position_entries(files, positions, following))
 
 
-def _earlier(vector: Vector | None) -> Positions:
+def _earlier(vector: Vector | None) -> RowPositions:
     return _empty() if vector is None else vector.earlier_positions()
 
 
-def _empty() -> Positions:
+def _empty() -> RowPositions:
     return np.empty(0, np.uint32)
 
 
-def _position_entries(files: ManifestSet, positions: Mapping[str, Positions], following: NextSnapshot) -> list[Entry]:
+def _position_entries(
+    files: ManifestSet, positions: Mapping[str, RowPositions], following: NextSnapshot
+) -> list[ManifestEntry]:
     if not positions:
         return []
     content = content_of(positions)
@@ -99,4 +101,4 @@ def _position_entries(files: ManifestSet, positions: Mapping[str, Positions], fo
     rows = sum(len(of_file) for of_file in positions.values())
     low, high = ({PATH_FIELD: end(positions).encode()} for end in (min, max))
     record = FileRecord(path, rows, len(content), low, high, content=POSITION_DELETES)
-    return [Entry(ADDED, following.id, None, record)]
+    return [ManifestEntry(ADDED, following.id, None, record)]

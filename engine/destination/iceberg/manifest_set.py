@@ -11,18 +11,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from engine.base.parallel import map_parallel
-from engine.destination.iceberg.manifests import (
+from engine.destination.iceberg.manifest_files import (
     DATA,
     DELETED,
     EXISTING,
-    Entry,
     Format,
-    Manifest,
+    ManifestEntry,
+    ManifestFile,
     entries_of,
     manifest_content,
     manifest_of,
 )
-from engine.destination.iceberg.schemas import Schema
+from engine.destination.iceberg.schemas import IcebergSchema
 from engine.store.folder import Folder
 
 MOST_ENTRIES = 1000
@@ -40,7 +40,7 @@ class NextSnapshot:
 
     id: int
     sequence: int
-    schema: Schema
+    schema: IcebergSchema
     prefix: str
     """Of their names: unique to this attempt to commit it."""
 
@@ -51,20 +51,20 @@ class ManifestSet:
     folder: of metadata files.
     """
 
-    def __init__(self, folder: Folder, format_version: Format, manifests: Iterable[Manifest]) -> None:
+    def __init__(self, folder: Folder, format_version: Format, manifests: Iterable[ManifestFile]) -> None:
         self.folder = folder
         self.format = format_version
         self.manifests = list(manifests)
         self.new_files: dict[str, bytes] = {}
         """Their content, by name."""
-        self._entries: dict[str, list[Entry]] = {}
+        self._entries: dict[str, list[ManifestEntry]] = {}
         """The live files of manifests that were read or written, by path."""
 
-    def of(self, content: int) -> list[Manifest]:
+    def of(self, content: int) -> list[ManifestFile]:
         """The manifests of data, or of deletes."""
         return [one for one in self.manifests if one.content == content]
 
-    def live_entries(self, content: int) -> list[Entry]:
+    def live_entries(self, content: int) -> list[ManifestEntry]:
         """The live files of a kind."""
         return [entry for _, entries in self._read(self.of(content)) for entry in entries]
 
@@ -79,7 +79,9 @@ class ManifestSet:
         content = self.new_files.get(name)
         return self.folder.read(name) if content is None else content
 
-    def change(self, following: NextSnapshot, content: int, removed: AbstractSet[str], added: Sequence[Entry]) -> None:
+    def change(
+        self, following: NextSnapshot, content: int, removed: AbstractSet[str], added: Sequence[ManifestEntry]
+    ) -> None:
         """Remove and add files of a kind.
 
         removed: by name (`FileRecord.name`). Raises OutOfStepError if one of these is not there.
@@ -104,8 +106,8 @@ class ManifestSet:
             for number, first in enumerate(range(0, len(entries), MOST_ENTRIES))
         ]
         others = (one for one in self.manifests if one.path not in affected)
-        kept = [one for one in others if one.content != content or one.live_files]
-        self.manifests = [*kept, *new]
+        remaining = [one for one in others if one.content != content or one.live_files]
+        self.manifests = [*remaining, *new]
 
     def assign_row_ids(self, next_row_id: int) -> int:
         """Give the rows of new data files identifiers. Returns the next one that is free."""
@@ -127,7 +129,9 @@ class ManifestSet:
         self._entries = {path: entries for path, entries in self._entries.items() if path in paths}
         self.new_files = {}
 
-    def _written(self, following: NextSnapshot, content: int, number: int, entries: Sequence[Entry]) -> Manifest:
+    def _written(
+        self, following: NextSnapshot, content: int, number: int, entries: Sequence[ManifestEntry]
+    ) -> ManifestFile:
         data = manifest_content(self.format, content, following.schema, entries)
         path = self.add_file(f"{following.prefix}-{'dm'[content == DATA]}{number}.avro", data)
         live = (entry for entry in entries if entry.is_live)
@@ -135,7 +139,7 @@ class ManifestSet:
         self._entries[path] = [replace(one, sequence=sequence) if one.sequence is None else one for one in live]
         return manifest_of(path, len(data), content, sequence, following.id, entries)
 
-    def _read(self, manifests: Sequence[Manifest]) -> list[tuple[Manifest, list[Entry]]]:
+    def _read(self, manifests: Sequence[ManifestFile]) -> list[tuple[ManifestFile, list[ManifestEntry]]]:
         missing = [one for one in manifests if one.path not in self._entries]
         contents = map_parallel(lambda one: self.read_file(one.path), missing, self.folder.at_once)
         for manifest, content in zip(missing, contents, strict=True):
@@ -143,14 +147,14 @@ class ManifestSet:
         return [(one, self._entries[one.path]) for one in manifests]
 
 
-def _with(names: AbstractSet[str], manifests: Iterable[tuple[Manifest, list[Entry]]]) -> set[str]:
+def _with(names: AbstractSet[str], manifests: Iterable[tuple[ManifestFile, list[ManifestEntry]]]) -> set[str]:
     """The paths of manifests that have one of these files."""
     return {one.path for one, entries in manifests if any(entry.file.name in names for entry in entries)}
 
 
-def _merged(manifests: Iterable[Manifest]) -> set[str]:
+def _merged(manifests: Iterable[ManifestFile]) -> set[str]:
     """The paths of manifests that are merged because ten are of one size, which leaves fewer of the next size."""
-    tiers = defaultdict[int, list[Manifest]](list)
+    tiers = defaultdict[int, list[ManifestFile]](list)
     for one in manifests:
         if one.live_files < MOST_ENTRIES:
             tiers[len(str(one.live_files))].append(one)

@@ -1,24 +1,28 @@
 """The metadata file of an Iceberg table: its schemas, its snapshots and which of them is the newest.
 
-Each commit writes it whole, so what it says of a snapshot is short, and written only once (`Snapshot.text`).
+Each commit writes it whole, so what it says of a snapshot is short, and written only once (`IcebergSnapshot.text`).
 
 Source: Apache Iceberg table spec, "Table Metadata", "Snapshots", "Row Lineage".
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from engine.base import clock
-from engine.destination.iceberg.manifests import Format
-from engine.destination.iceberg.schemas import Schema, name_mapping
+from engine.destination.iceberg.manifest_files import Format
+from engine.destination.iceberg.schemas import IcebergColumn, IcebergSchema, name_mapping
 
 VERSION = "tidemark.version"
 """The key of a summary that names the version of the table whose files the snapshot has."""
 LEDGER = "tidemark.ledger"
 """The property that names the ledger that the table belongs to."""
+NUMBER = "tidemark.metadata"
+"""The property with the number of the metadata file. Another program repeats it in the files that it writes."""
 TABLE = "tidemark.table"
 """The property that identifies the table whose files it has."""
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -29,8 +33,22 @@ PROPERTIES = {
 }
 
 
+_SNAPSHOT_FIELDS = (
+    "snapshot-id",
+    "sequence-number",
+    "timestamp-ms",
+    "manifest-list",
+    "schema-id",
+    "summary",
+    "parent-snapshot-id",
+    "first-row-id",
+    "added-rows",
+)
+"""Those of `IcebergSnapshot`, in its order."""
+
+
 @dataclass(frozen=True)
-class Snapshot:
+class IcebergSnapshot:
     """A version of the table."""
 
     id: int
@@ -43,38 +61,12 @@ class Snapshot:
     first_row_id: int | None = None
     added_rows: int | None = None
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of `text`."""
-        return cls(
-            content["snapshot-id"],
-            content["sequence-number"],
-            content["timestamp-ms"],
-            content["manifest-list"],
-            content["schema-id"],
-            content["summary"],
-            content.get("parent-snapshot-id"),
-            content.get("first-row-id"),
-            content.get("added-rows"),
-        )
-
     @cached_property
     def text(self) -> str:
         """Its JSON."""
-        optional = {
-            "parent-snapshot-id": self.parent,
-            "first-row-id": self.first_row_id,
-            "added-rows": self.added_rows,
-        }
-        content = {
-            "snapshot-id": self.id,
-            "sequence-number": self.sequence,
-            "timestamp-ms": self.at_ms,
-            "manifest-list": self.manifest_list,
-            "schema-id": self.schema,
-            "summary": dict(self.summary),
-            **{name: value for name, value in optional.items() if value is not None},
-        }
+        values = (getattr(self, one.name) for one in fields(self))
+        pairs = zip(_SNAPSHOT_FIELDS, values, strict=True)
+        content = {name: value for name, value in pairs if value is not None}
         return _json(content)
 
     @property
@@ -84,6 +76,72 @@ class Snapshot:
         return int(text) if text.isdecimal() else None
 
 
+class _MetadataPart(BaseModel):
+    """Part of a metadata file, which another program may have written."""
+
+    model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
+
+
+class _ColumnRecord(_MetadataPart):
+    id: int
+    name: str
+    type: Any
+
+
+class _SchemaRecord(_MetadataPart):
+    schema_id: int = 0
+    fields_: list[_ColumnRecord] = Field(alias="fields")
+
+    def to_schema(self) -> IcebergSchema:
+        columns = (IcebergColumn(one.id, one.name, str(one.type)) for one in self.fields_)
+        return IcebergSchema(self.schema_id, tuple(columns))
+
+
+class _SnapshotRecord(_MetadataPart):
+    snapshot_id: int
+    sequence_number: int = 0
+    timestamp_ms: int
+    manifest_list: str
+    schema_id: int = 0
+    summary: dict[str, str] = {}
+    parent_snapshot_id: int | None = None
+    first_row_id: int | None = None
+    added_rows: int | None = None
+
+    def to_snapshot(self) -> IcebergSnapshot:
+        return IcebergSnapshot(
+            self.snapshot_id,
+            self.sequence_number,
+            self.timestamp_ms,
+            self.manifest_list,
+            self.schema_id,
+            self.summary,
+            self.parent_snapshot_id,
+            self.first_row_id,
+            self.added_rows,
+        )
+
+
+class _LogRecord(_MetadataPart):
+    snapshot_id: int
+
+
+class _MetadataRecord(_MetadataPart):
+    format_version: Format
+    table_uuid: str
+    location: str
+    schemas: list[_SchemaRecord]
+    current_schema_id: int = 0
+    last_column_id: int
+    properties: dict[str, str] = {}
+    snapshots: list[_SnapshotRecord] = []
+    snapshot_log: list[_LogRecord] = []
+    current_snapshot_id: int | None = None
+    last_sequence_number: int = 0
+    next_row_id: int = 0
+    last_updated_ms: int
+
+
 @dataclass(frozen=True)
 class TableMetadata:
     """The content of a metadata file."""
@@ -91,45 +149,44 @@ class TableMetadata:
     format: Format
     uuid: str
     location: str
-    schemas: Sequence[Schema]
+    schemas: Sequence[IcebergSchema]
     """Of the versions that can be read; the newest one last."""
     last_column_id: int
     sort_columns: Sequence[str]
     properties: Mapping[str, str]
-    snapshots: Sequence[Snapshot] = ()
+    snapshots: Sequence[IcebergSnapshot] = ()
     """Oldest first."""
     last_sequence: int = 0
     next_row_id: int = 0
     updated_ms: int = field(default_factory=lambda: round(clock.unix_s() * 1000))
 
     @property
-    def newest(self) -> Snapshot | None:
+    def newest(self) -> IcebergSnapshot | None:
         """The newest snapshot; None before the first one."""
         return self.snapshots[-1] if self.snapshots else None
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """The inverse of `to_json`, of any writer's file. Raises ValueError, KeyError or TypeError."""
-        content = json.loads(text)
-        current, newest = content.get("current-schema-id", 0), content.get("current-snapshot-id")
-        schemas = [Schema.from_json(one) for one in content["schemas"]]
-        snapshots = {one["snapshot-id"]: one for one in content.get("snapshots") or ()}
-        order = [entry["snapshot-id"] for entry in content.get("snapshot-log") or ()]
-        chain = [number for number in order if number in snapshots and number != newest]
-        if newest in snapshots:
-            chain.append(newest)
+        """The inverse of `to_json`, of any writer's file. Raises ValueError."""
+        record = _MetadataRecord.model_validate_json(text)
+        schemas = [one.to_schema() for one in record.schemas]
+        snapshots = {one.snapshot_id: one.to_snapshot() for one in record.snapshots}
+        newest = record.current_snapshot_id
+        others = (one.snapshot_id for one in record.snapshot_log if one.snapshot_id != newest)
+        chain = [*others, *(() if newest is None else (newest,))]
+        current = record.current_schema_id
         return cls(
-            content["format-version"],
-            content["table-uuid"],
-            content["location"],
+            record.format_version,
+            record.table_uuid,
+            record.location,
             [*(one for one in schemas if one.id != current), *(one for one in schemas if one.id == current)],
-            content["last-column-id"],
+            record.last_column_id,
             (),
-            content.get("properties") or {},
-            [Snapshot.from_json(snapshots[number]) for number in chain],
-            content.get("last-sequence-number", 0),
-            content.get("next-row-id", 0),
-            content["last-updated-ms"],
+            record.properties,
+            [snapshots[number] for number in chain if number in snapshots],
+            record.last_sequence_number,
+            record.next_row_id,
+            record.last_updated_ms,
         )
 
     def to_json(self) -> bytes:

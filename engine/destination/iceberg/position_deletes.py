@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Positions = npt.NDArray[np.uint32]
+RowPositions = npt.NDArray[np.uint32]
 PATH_FIELD = 2147483546
 _POSITION_FIELD = 2147483545
 _SCHEMA = pa.schema(
@@ -22,7 +22,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def content_of(positions: Mapping[str, Positions]) -> bytes:
+def content_of(positions: Mapping[str, RowPositions]) -> bytes:
     """The file. positions: by the URI of a data file, in order."""
     paths, rows = list[pa.Array](), list[pa.Array]()
     for path in sorted(positions):
@@ -35,11 +35,12 @@ def content_of(positions: Mapping[str, Positions]) -> bytes:
     return target.getvalue()
 
 
-def united(files: Iterable[bytes]) -> dict[str, Positions]:
+def united(files: Iterable[bytes]) -> dict[str, RowPositions]:
     """The positions of several files, by data file."""
     tables = [pq.read_table(io.BytesIO(content)) for content in files]
     if not tables:
         return {}
     grouped = pa.concat_tables(tables).group_by("file_path").aggregate([("pos", "list")])
-    pairs = zip(grouped["file_path"].to_pylist(), grouped["pos_list"], strict=True)
+    paths, rows_of_paths = grouped.select(["file_path", "pos_list"]).columns
+    pairs = zip(paths.to_pylist(), rows_of_paths, strict=True)
     return {path: np.unique(rows.values.to_numpy()).astype(np.uint32) for path, rows in pairs}

@@ -10,7 +10,7 @@ Source: Apache Iceberg table spec, "Schemas and Data Types", "Schema Evolution",
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"^decimal\((\d+), ?(\d+)\)$")
 
 
 @dataclass(frozen=True)
-class Column:
+class IcebergColumn:
     """A column. Any value may be NULL."""
 
     id: int
@@ -34,17 +34,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Schema:
+class IcebergSchema:
     """The columns of some versions."""
 
     id: int
-    columns: tuple[Column, ...]
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        columns = (Column(field["id"], field["name"], str(field["type"])) for field in content["fields"])
-        return cls(content["schema-id"], tuple(columns))
+    columns: tuple[IcebergColumn, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As table metadata has it."""
@@ -55,7 +49,7 @@ class Schema:
 class Evolution:
     """How a table gets other columns."""
 
-    schema: Schema
+    schema: IcebergSchema
     last_column_id: int
     breaks: bool = False
     """Whether a name means another column than before."""
@@ -88,27 +82,30 @@ def iceberg_type(kind: pa.DataType) -> str:  # noqa: PLR0911 - one line a type
     )
 
 
-def evolve(schemas: Sequence[Schema], last_column_id: int, wanted: pa.Schema) -> Evolution:
+def evolve(schemas: Sequence[IcebergSchema], last_column_id: int, wanted: pa.Schema) -> Evolution:
     """The schema with the wanted columns. schemas: those of all versions that can be read, the newest one last."""
     newest = {column.name: column for schema in schemas for column in schema.columns}
-    columns, breaks = list[Column](), False
+    columns, breaks = list[IcebergColumn](), False
     for field in wanted:
         before, kind = newest.get(field.name), iceberg_type(field.type)
         if before is not None and _promotes(before.type, kind):
-            columns.append(Column(before.id, field.name, kind))
+            columns.append(IcebergColumn(before.id, field.name, kind))
             continue
         breaks = breaks or before is not None
         last_column_id += 1
-        columns.append(Column(last_column_id, field.name, kind))
+        columns.append(IcebergColumn(last_column_id, field.name, kind))
     equal = next((one for one in reversed(schemas) if one.columns == tuple(columns)), None)
     number = max((one.id for one in schemas), default=-1) + 1
-    return Evolution(equal or Schema(number, tuple(columns)), last_column_id, breaks)
+    return Evolution(equal or IcebergSchema(number, tuple(columns)), last_column_id, breaks)
 
 
-def name_mapping(schemas: Sequence[Schema]) -> list[dict[str, Any]]:
+def name_mapping(schemas: Sequence[IcebergSchema]) -> list[dict[str, Any]]:
     """`schema.name-mapping.default`: which column a name of a data file means."""
     columns = {column.name: column.id for schema in schemas for column in schema.columns}
-    return [{"field-id": number, "names": [name]} for name, number in columns.items()]
+    names = dict[int, list[str]]()
+    for name, number in columns.items():
+        names.setdefault(number, []).append(name)
+    return [{"field-id": number, "names": of_column} for number, of_column in names.items()]
 
 
 def _promotes(old: str, new: str) -> bool:

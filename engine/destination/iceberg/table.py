@@ -22,21 +22,21 @@ from engine.base.errors import DestinationError
 from engine.base.parallel import map_parallel
 from engine.destination.iceberg.changes import NewFile, VersionChange
 from engine.destination.iceberg.deletes import change_deletes
-from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
-from engine.destination.iceberg.manifests import (
+from engine.destination.iceberg.manifest_files import (
     ADDED,
     DATA,
     DELETES,
-    Entry,
     FileRecord,
     Format,
+    ManifestEntry,
     all_paths,
     entries_of,
     list_content,
     manifests_of,
 )
-from engine.destination.iceberg.metadata import PROPERTIES, VERSION, Snapshot, TableMetadata
-from engine.destination.iceberg.schemas import Evolution, Schema, evolve
+from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
+from engine.destination.iceberg.metadata import NUMBER, PROPERTIES, VERSION, IcebergSnapshot, TableMetadata
+from engine.destination.iceberg.schemas import Evolution, IcebergSchema, evolve
 from engine.store.folder import Folder
 
 HINT = "version-hint.text"
@@ -46,6 +46,8 @@ _EXPIRED_AT_ONCE = 50
 _OLD_METADATA = 100
 """Metadata files that are kept for readers that have just found them."""
 _ORPHAN_S = 3600.0
+_PROGRAMS = ("engine-name", "app-id")
+"""The keys of a summary by which other programs name themselves."""
 
 
 class OtherWriterError(Exception):
@@ -58,7 +60,7 @@ def metadata_name(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class TableOrigin:
     """Who owns a table, and whose files it has."""
 
     properties: Mapping[str, str]
@@ -68,7 +70,7 @@ class Place:
 class IcebergTable:
     """The Iceberg table in a folder, with write access. `load` comes first."""
 
-    def __init__(self, folder: Folder, format_version: Format, place: Place) -> None:
+    def __init__(self, folder: Folder, format_version: Format, place: TableOrigin) -> None:
         self.folder = folder
         self.metadata: TableMetadata | None = None
         """As of the last load or commit; None if there is no table."""
@@ -87,8 +89,18 @@ class IcebergTable:
 
         None if there is no snapshot, or another program made it.
         """
-        newest = None if self.metadata is None else self.metadata.newest
+        newest = None if self.metadata is None or self.foreign_commit else self.metadata.newest
         return None if newest is None else newest.version
+
+    @property
+    def foreign_commit(self) -> str:
+        """What another program has done in the newest commit, and which program; "" if the commit is ours."""
+        if self.metadata is None or self.metadata.properties.get(NUMBER) == str(self._number):
+            return ""
+        newest = self.metadata.newest
+        summary = {} if newest is None or newest.version is not None else newest.summary
+        program = next((summary[key] for key in _PROGRAMS if key in summary), "an unknown program")
+        return f"{'a commit' if summary else 'a change of columns or properties'} by {program}"
 
     @property
     def metadata_uri(self) -> str:
@@ -105,7 +117,7 @@ class IcebergTable:
         name = metadata_name(self._number)
         try:
             self.metadata = TableMetadata.from_json(self._metadata_folder.read(name))
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise DestinationError(
                 f"The Iceberg metadata {self._metadata_folder.url}/{name} cannot be read: {error}",
                 detail="The Delta table beside it is right, and nothing was written.",
@@ -146,8 +158,8 @@ class IcebergTable:
         self._put(replace(metadata, snapshots=snapshots), files.new_files)
         files.forget_others()
         self._files = files
-        kept = {one.id for one in snapshots}
-        self._delete_unneeded([one for one in before.snapshots if one.id not in kept])
+        remaining = {one.id for one in snapshots}
+        self._delete_unneeded([one for one in before.snapshots if one.id not in remaining])
 
     def expire(self, before_ms: int, oldest_version: int) -> int:
         """Expire the snapshots that a later one replaced before a time, and those of earlier versions.
@@ -218,14 +230,14 @@ class IcebergTable:
             live = {entry.file.path for entry in files.live_entries(DATA)}
             removed = frozenset(live - {file.uri for file in new_files})
             new_files = [file for file in new_files if file.uri not in live]
-        added = [Entry(ADDED, following.id, None, _record(file, schema)) for file in new_files]
+        added = [ManifestEntry(ADDED, following.id, None, _record(file, schema)) for file in new_files]
         files.change(following, DATA, removed, added)
         change_deletes(files, change, following)
         row_id = files.assign_row_ids(metadata.next_row_id) if self._format == 3 else 0
         parent_id = None if parent is None or evolution.breaks else parent.id
         content = list_content(self._format, following.id, parent_id, sequence, metadata.next_row_id, files.manifests)
         path = files.add_file(f"{prefix}-snap.avro", content)
-        snapshot = Snapshot(
+        snapshot = IcebergSnapshot(
             following.id,
             sequence,
             max(change.at_ms, 0 if parent is None else parent.at_ms),  # readers refuse times that go back
@@ -256,7 +268,11 @@ class IcebergTable:
     def _put(self, metadata: TableMetadata, new_files: Mapping[str, bytes]) -> None:
         """Store the files, then commit the metadata that names them. Raises OtherWriterError."""
         folder, number = self._metadata_folder, self._number + 1
-        metadata = replace(metadata, updated_ms=max(round(clock.unix_s() * 1000), metadata.updated_ms))
+        metadata = replace(
+            metadata,
+            properties={**metadata.properties, NUMBER: str(number)},
+            updated_ms=max(round(clock.unix_s() * 1000), metadata.updated_ms),
+        )
         map_parallel(lambda pair: folder.create(*pair), new_files.items(), folder.at_once)
         content = metadata.to_json()
         try:
@@ -275,7 +291,7 @@ class IcebergTable:
             last = number - _OLD_METADATA
             folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _EXPIRED_AT_ONCE), last + 1))
 
-    def _delete_unneeded(self, expired: Sequence[Snapshot]) -> None:
+    def _delete_unneeded(self, expired: Sequence[IcebergSnapshot]) -> None:
         """Delete the files that only these snapshots needed, which were the oldest ones."""
         if not expired or self.metadata is None:
             return
@@ -291,7 +307,7 @@ class IcebergTable:
         folder.delete(unneeded)
         folder.delete(lists)
 
-    def _needed_by(self, snapshot: Snapshot) -> set[str]:
+    def _needed_by(self, snapshot: IcebergSnapshot) -> set[str]:
         """The names of the metadata files of a snapshot. Later ones have these, and none that is older."""
         folder = self._metadata_folder
         manifests = manifests_of(folder.read(_name(snapshot.manifest_list)))
@@ -305,13 +321,13 @@ class IcebergTable:
         )
 
 
-def _record(file: NewFile, schema: Schema) -> FileRecord:
+def _record(file: NewFile, schema: IcebergSchema) -> FileRecord:
     columns = {column.name: column for column in schema.columns}
 
     def serialized(bounds: Mapping[str, int]) -> dict[int, bytes]:
         kinds = {"int": "<i", "long": "<q"}
-        known = ((columns[name], value) for name, value in bounds.items() if name in columns)
-        return {one.id: struct.pack(kinds[one.type], value) for one, value in known if one.type in kinds}
+        pairs = ((columns[name], value) for name, value in bounds.items() if name in columns)
+        return {one.id: struct.pack(kinds[one.type], value) for one, value in pairs if one.type in kinds}
 
     return FileRecord(file.uri, file.rows, file.bytes, serialized(file.low), serialized(file.high))
 

@@ -31,7 +31,6 @@ from engine.run.lifecycle.run_start import committed_state
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
-from engine.run.monitors.format_monitor import FormatMonitor
 from engine.run.monitors.hidden_monitor import HiddenMonitor
 from engine.run.monitors.lag import LagMonitor
 from engine.run.monitors.mirror_monitor import MirrorMonitor
@@ -192,7 +191,6 @@ class EpochAssembly:
             closing(BackgroundAudit(run.spec, directory, journal, helpers, self.state, may_read)),
             closing(HiddenMonitor(source, journal, helpers, self.state, run.hidden, run.spec.source, run.drift)),
             closing(MirrorMonitor(run.destination.landing, directory, journal, helpers, self.state)),
-            closing(FormatMonitor(run.destination, directory, journal, helpers)),
             closing(UnpublishedMonitor(run.destination, directory, journal, helpers, run.spec.alerts)),
         ):
             yield

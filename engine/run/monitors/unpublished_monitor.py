@@ -1,10 +1,14 @@
-"""Notices that a destination takes nothing, by the ledger and the destination itself (`destination.missing_epochs`)."""
+"""Notices that a destination takes nothing, by the ledger and the destination itself (`destination.missing_epochs`).
+
+It also notices that other formats of its tables fall behind (`format_news`).
+"""
 
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from engine.base import clock
+from engine.destination.capabilities import PublishesFormats
 from engine.destination.destination_protocol import Destination
 from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.journal import Journal
@@ -13,6 +17,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.saved_lists import read_alerts
+from engine.run.monitors.format_news import format_news
 from engine.spec.alert_settings import Alerts
 
 INTERVAL_S = 15.0
@@ -30,7 +35,8 @@ class UnpublishedMonitor:
         self._helpers = helpers
         self._settings = settings
         self._interval_s = min(INTERVAL_S, max(settings.shortest_mirror_behind_s() / 2, 1.0))
-        self._since_by_table = dict.fromkeys(_alerted(directory), "")
+        self._since_by_table = dict.fromkeys(_alerted(directory, "mirror_behind"), "")
+        self._format_failures = dict.fromkeys(_alerted(directory, "format_behind"), "")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="unpublished", daemon=True)
         self._thread.start()
@@ -44,10 +50,17 @@ class UnpublishedMonitor:
         while not self._closing.wait(self._interval_s):
             try:
                 self._look()
+                self._look_at_formats()
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("unpublished", error)
             else:
                 self._helpers.succeeded("unpublished")
+
+    def _look_at_formats(self) -> None:
+        destination = self._destination
+        states = destination.format_states() if isinstance(destination, PublishesFormats) else ()
+        for event in format_news(self._format_failures, states):
+            self._journal.write(event)
 
     def _look(self) -> None:
         ledger = Ledger(self._directory.ledger)
@@ -83,9 +96,9 @@ def news(since_by_table: dict[str, str], missing: Mapping[str, MissingEpochs]) -
             yield MirrorBehind(table=name, since=one.since, epoch=one.epoch)
 
 
-def _alerted(directory: Directory) -> list[str]:
-    """The tables whose alert an earlier run left active; none if the file is invalid."""
+def _alerted(directory: Directory, kind: str) -> list[str]:
+    """The tables whose alert of a kind an earlier run left active; none if the file is invalid."""
     try:
-        return [alert.table for alert in read_alerts(directory) if alert.kind == "mirror_behind" and alert.table]
+        return [alert.table for alert in read_alerts(directory) if alert.kind == kind and alert.table]
     except (ValueError, OSError, TypeError, KeyError):
         return []

@@ -6,7 +6,7 @@ metadata cannot be written is tried again after a pause; the Delta table and all
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
@@ -35,6 +35,7 @@ class _Follower:
     """How many commits were noted."""
     failure: str = ""
     hint: str = ""
+    foreign_commits: list[str] = field(default_factory=list)
     retry_at_s: float = 0.0
     pause_s: float = _RETRY_S
 
@@ -83,7 +84,7 @@ class FormatPublisher:
     def states(self) -> Sequence[FormatState]:
         """Of all tables."""
         with self._changed:
-            return [
+            states = [
                 FormatState(
                     one.table,
                     one.copy.folder.url,
@@ -91,9 +92,13 @@ class FormatPublisher:
                     0.0 if one.waits_since_s is None else clock.monotonic_s() - one.waits_since_s,
                     one.failure,
                     one.hint,
+                    one.foreign_commits,
                 )
                 for one in self._followers.values()
             ]
+            for one in self._followers.values():
+                one.foreign_commits = []
+            return states
 
     def is_published(self, copy: IcebergCopy) -> bool:
         """Whether nothing waits for a copy."""
@@ -131,6 +136,7 @@ class FormatPublisher:
         try:
             self._guard()
             follower.copy.catch_up()
+            commits = follower.copy.take_foreign_commits()
         except PipelineHeldError:
             self._is_held = True
         except Exception as error:  # noqa: BLE001 - the Delta table is right, and the next round tries again
@@ -142,6 +148,7 @@ class FormatPublisher:
                 follower.pause_s = min(2 * follower.pause_s, _LONGEST_RETRY_S)
         else:
             with self._changed:
+                follower.foreign_commits += commits
                 follower.failure = ""
                 follower.hint = ""
                 follower.pause_s = _RETRY_S

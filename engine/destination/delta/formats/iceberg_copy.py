@@ -28,10 +28,10 @@ from engine.destination.delta.formats.version_changes import (
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.iceberg.changes import VersionChange
+from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import OutOfStepError
-from engine.destination.iceberg.manifests import Format
 from engine.destination.iceberg.metadata import LEDGER, TABLE
-from engine.destination.iceberg.table import IcebergTable, OtherWriterError, Place
+from engine.destination.iceberg.table import IcebergTable, OtherWriterError, TableOrigin
 from engine.spec.folder_names import ICEBERG
 from engine.store.folder import Folder
 
@@ -56,6 +56,7 @@ class IcebergCopy:
         self._sort_columns = sort_columns
         self._lock = threading.RLock()
         self._table: IcebergTable | None = None
+        self._foreign_commits: list[str] = []
         self._position: tuple[int, str] | None = None
         """The version that was looked at last, and the digest of its commit; it has no snapshot if nothing changed."""
 
@@ -69,6 +70,12 @@ class IcebergCopy:
     def looked_version(self) -> int:
         """The version up to which the Delta log is published; -1 for none."""
         return -1 if self._position is None else self._position[0]
+
+    def take_foreign_commits(self) -> list[str]:
+        """The commits of other programs to the Iceberg table that were met since the last call."""
+        with self._lock:
+            commits, self._foreign_commits = self._foreign_commits, []
+            return commits
 
     def catch_up(self) -> int:
         """Publish the versions that have no snapshot yet, in order. Returns how many.
@@ -111,7 +118,7 @@ class IcebergCopy:
             self._forget()
             if not (self.folder / "metadata").is_there or is_table(self.folder):
                 return
-            table = IcebergTable(self.folder, self._format, Place({}))
+            table = IcebergTable(self.folder, self._format, TableOrigin({}))
             table.load()
             if table.metadata is None or table.metadata.properties.get(LEDGER) == self._ledger:
                 drop(self.folder)
@@ -155,7 +162,7 @@ class IcebergCopy:
         if is_table(self.folder):
             raise _not_ours(self.folder)
         identity = str(open_table(self._delta_folder).metadata().id)
-        place = Place({LEDGER: self._ledger, TABLE: identity}, self._sort_columns)
+        place = TableOrigin({LEDGER: self._ledger, TABLE: identity}, self._sort_columns)
         table = IcebergTable(self.folder, self._format, place)
         table.load()
         metadata = table.metadata
@@ -165,12 +172,14 @@ class IcebergCopy:
             is_same = metadata.properties.get(TABLE) == identity and metadata.format == self._format
             if not is_same or metadata.location != self.folder.url:
                 table.begin_again()
+        if table.foreign_commit:
+            self._foreign_commits.append(table.foreign_commit)
         self._table = table
         return table
 
     @staticmethod
     def _last_position(table: IcebergTable) -> tuple[int, str] | None:
-        newest = None if table.metadata is None else table.metadata.newest
+        newest = None if table.metadata is None or table.foreign_commit else table.metadata.newest
         if newest is None or newest.version is None:
             return None
         return newest.version, newest.summary.get(COMMIT, "")

@@ -1,12 +1,12 @@
 """The other formats of the Delta tables of one captured table."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
-from engine.destination.iceberg.manifests import Format
+from engine.destination.iceberg.manifest_files import Format
 from engine.store.folder import Folder
 
 
@@ -26,23 +26,24 @@ class TableFormats:
         self._copies[folder] = self._publisher.copy_of(self._table, copy)
         return partial(self._publisher.note, self._copies[folder])
 
-    def note_all(self, folders: Iterable[Folder]) -> None:
-        """Publish soon what these tables have."""
-        for folder in folders:
-            self._publisher.note(self._copies[folder])
+    def note_all(self) -> None:
+        """Publish soon what they lack."""
+        for copy in self._copies.values():
+            self._publisher.note(copy)
 
-    def is_published(self, folders: Iterable[Folder]) -> bool:
-        """Whether nothing waits for the formats of these tables."""
-        return all(self._publisher.is_published(self._copies[folder]) for folder in folders)
+    @property
+    def are_published(self) -> bool:
+        """Whether they lack nothing."""
+        return all(self._publisher.is_published(copy) for copy in self._copies.values())
 
     def expire(self, folder: Folder, retention: timedelta, oldest_version: int) -> None:
         """Expire what a VACUUM may take files from (`IcebergCopy.expire`)."""
         self._copies[folder].expire(retention, oldest_version)
 
-    def catch_up(self, folders: Iterable[Folder]) -> None:
-        """Publish now what these tables have (`IcebergCopy.catch_up`)."""
-        for folder in folders:
-            self._copies[folder].catch_up()
+    def catch_up(self) -> None:
+        """Publish now what they lack (`IcebergCopy.catch_up`)."""
+        for copy in self._copies.values():
+            copy.catch_up()
 
     def drop(self) -> None:
         """Delete the metadata of all of them."""

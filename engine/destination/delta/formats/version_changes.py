@@ -4,7 +4,6 @@ Source: Delta transaction log protocol, "Actions" (github.com/delta-io/delta, PR
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Schema
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from engine.destination.delta.log.deletion_vectors import Descriptor, Positions, framed, positions, read_vector
 from engine.destination.delta.log.delta_actions import StoredFile
@@ -28,6 +29,56 @@ COMMIT = "tidemark.commit"
 _OURS = "Tidemark/"
 
 
+class _ActionPart(BaseModel):
+    """Part of a commit's file."""
+
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True)
+
+
+class FileStatistics(_ActionPart):
+    """What an `add` action says of the rows."""
+
+    num_records: int | None = None
+    min_values: dict[str, Any] = {}
+    max_values: dict[str, Any] = {}
+
+
+class FileAction(_ActionPart):
+    """An `add` or a `remove` action."""
+
+    path: str
+    size: int = 0
+    stats: str | None = None
+    deletion_vector: dict[str, Any] | None = None
+
+    @property
+    def vector(self) -> Descriptor | None:
+        """The file's deletion vector."""
+        return Descriptor.from_json(self.deletion_vector) if self.deletion_vector else None
+
+
+class _Metadata(_ActionPart):
+    schema_string: str
+
+
+class _TransactionAction(_ActionPart):
+    app_id: str
+    version: int
+
+
+class _CommitInfo(_ActionPart):
+    timestamp: int = 0
+    engine_info: str = ""
+
+
+class _CommitLine(_ActionPart):
+    add: FileAction | None = None
+    remove: FileAction | None = None
+    meta_data: _Metadata | None = None
+    txn: _TransactionAction | None = None
+    commit_info: _CommitInfo | None = None
+
+
 @dataclass(frozen=True)
 class DeltaCommit:
     """A commit, as its file has it."""
@@ -40,9 +91,9 @@ class DeltaCommit:
     """Whether Tidemark made it."""
     schema: pa.Schema | None = None
     """The new columns, if they change."""
-    adds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    adds: Mapping[str, FileAction] = field(default_factory=dict)
     """The `add` actions by file."""
-    removes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    removes: Mapping[str, FileAction] = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
     """By application identifier."""
 
@@ -59,27 +110,23 @@ def digest_of(content: bytes) -> str:
 
 def commit_of(version: int, content: bytes) -> DeltaCommit:
     """A commit from its file's content. Raises ValueError for one that a power cut tore."""
-    info: dict[str, Any] = {}
-    schema: pa.Schema | None = None
-    adds, removes, transactions = dict[str, Any](), dict[str, Any](), dict[str, int]()
-    for line in content.splitlines():
-        action = json.loads(line)
-        if "add" in action:
-            adds[unquote(action["add"]["path"])] = action["add"]
-        elif "remove" in action:
-            removes[unquote(action["remove"]["path"])] = action["remove"]
-        elif "metaData" in action:
-            schema = pa.schema(Schema.from_json(action["metaData"]["schemaString"]).to_arrow())
-        elif "txn" in action:
-            transactions[action["txn"]["appId"]] = action["txn"]["version"]
-        elif "commitInfo" in action:
-            info = action["commitInfo"]
     if not content:
         raise ValueError("an empty commit")
-    is_ours = str(info.get("engineInfo", "")).startswith(_OURS)
-    at_ms = info.get("timestamp")
-    at_ms = at_ms if isinstance(at_ms, int) else 0
-    return DeltaCommit(version, digest_of(content), at_ms, is_ours, schema, adds, removes, transactions)
+    info, schema = _CommitInfo(), None
+    adds, removes, transactions = dict[str, FileAction](), dict[str, FileAction](), dict[str, int]()
+    for text in content.splitlines():
+        line = _CommitLine.model_validate_json(text)
+        if line.add is not None:
+            adds[unquote(line.add.path)] = line.add
+        if line.remove is not None:
+            removes[unquote(line.remove.path)] = line.remove
+        if line.meta_data is not None:
+            schema = pa.schema(Schema.from_json(line.meta_data.schema_string).to_arrow())
+        if line.txn is not None:
+            transactions[line.txn.app_id] = line.txn.version
+        info = line.commit_info or info
+    is_ours = info.engine_info.startswith(_OURS)
+    return DeltaCommit(version, digest_of(content), info.timestamp, is_ours, schema, adds, removes, transactions)
 
 
 def change_of(folder: Folder, commit: DeltaCommit) -> VersionChange:
@@ -89,7 +136,7 @@ def change_of(folder: Folder, commit: DeltaCommit) -> VersionChange:
     added = list[NewFile]()
     for name, add in commit.adds.items():
         remove = commit.removes.get(name)
-        before, after = _descriptor(remove), _descriptor(add)
+        before, after = None if remove is None else remove.vector, add.vector
         if remove is None:
             added.append(_new_file(folder, name, add))
         if before != after:
@@ -128,19 +175,14 @@ def _uri(folder: Folder, name: str) -> str:
     return f"{folder.url}/{name}"
 
 
-def _descriptor(action: Mapping[str, Any] | None) -> Descriptor | None:
-    vector = None if action is None else action.get("deletionVector")
-    return Descriptor.from_json(vector) if vector else None
-
-
-def _new_file(folder: Folder, name: str, add: Mapping[str, Any]) -> NewFile:
-    statistics = json.loads(add.get("stats") or "{}")
-    rows = statistics.get("numRecords")
+def _new_file(folder: Folder, name: str, add: FileAction) -> NewFile:
+    statistics = FileStatistics.model_validate_json(add.stats or "{}")
+    rows = statistics.num_records
     low, high = (
-        {column: value for column, value in (statistics.get(ends) or {}).items() if type(value) is int}
-        for ends in ("minValues", "maxValues")
+        {column: value for column, value in ends.items() if type(value) is int}
+        for ends in (statistics.min_values, statistics.max_values)
     )
-    return NewFile(_uri(folder, name), _rows(folder, name) if rows is None else rows, add["size"], low, high)
+    return NewFile(_uri(folder, name), _rows(folder, name) if rows is None else rows, add.size, low, high)
 
 
 def _stored_file(folder: Folder, file: StoredFile) -> NewFile:

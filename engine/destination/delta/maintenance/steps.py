@@ -210,7 +210,7 @@ class PairMaintenance:
             mirror.index.keep_only(named_files.get(mirror.folder, ()))
         formats = self._pair.formats
         if formats is not None:  # what it lacks is in the logs, and files that its readers need must stay
-            formats.catch_up(lake.folder for lake in self._pair.lakes)
+            formats.catch_up()
         starts, spared_files = self._begin_later(retention)
         if formats is not None:
             for lake in self._pair.lakes:

@@ -12,14 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.table.metadata import TableMetadataV3
 
-from engine.base.errors import SpecError
+from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import FileWriter
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.iceberg import table as iceberg_table
-from engine.destination.iceberg.manifests import Format
+from engine.destination.iceberg.manifest_files import Format
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of, rows_at
@@ -110,7 +111,7 @@ class DyingFolder(LocalFolder):
 
     def create(self, name: str, content: bytes) -> str:
         """As the folder's own."""
-        return self._or_die(lambda: LocalFolder.create(self, name, content))
+        return str(self._or_die(lambda: LocalFolder.create(self, name, content)))
 
     def write(self, name: str, content: bytes) -> None:
         """As the folder's own."""
@@ -151,7 +152,7 @@ def test_a_kill_at_any_write_leaves_both_formats_equal(
         for _ in range(3):
             lake.change(lake.random_changes(chance, 10, KEYS))
         dying = IcebergCopy(mirror.folder, "l", iceberg, ("id",))
-        dying.folder = DyingFolder(path_of(dying.folder))
+        monkeypatch.setattr(dying, "folder", DyingFolder(path_of(dying.folder)))
         DyingFolder.left = left
         try:
             dying.catch_up()
@@ -196,16 +197,15 @@ def test_what_other_tools_do_to_the_delta_table_is_published(tmp_path: Path, ice
 
 def test_a_log_that_lost_a_commit_is_compared(tmp_path: Path, iceberg: Format) -> None:
     """Another commit has taken its number: what the lost one added is not in the table."""
-    lake, chance = lived(tmp_path, "copy_on_write"), random.Random(1)
+    lake = lived(tmp_path, "copy_on_write")
     mirror, copy, _ = copies_of(lake, iceberg)[0]
     copy.catch_up()
-    (log_of(LocalFolder(path_of(mirror.folder))).path / commit_name(mirror.log.version)).unlink()
+    (path_of(log_of(mirror.folder)) / commit_name(mirror.log.version)).unlink()
     DeltaTable(mirror.folder.url).delete("id = 3")
     assert DeltaTable(mirror.folder.url).version() == mirror.log.version
     copy.catch_up()
     rows = dict(snapshots(opened(copy.folder)))[mirror.log.version]
     assert rows.sort_by("id").to_pylist() == rows_at(mirror.folder).sort_by("id").to_pylist()
-    assert chance
 
 
 def test_an_iceberg_table_that_another_tool_wrote_to_gets_the_table_again(tmp_path: Path) -> None:
@@ -348,6 +348,21 @@ def test_a_folder_of_somebody_else_is_never_written_to(tmp_path: Path, iceberg: 
     assert not (path_of(copy.folder) / "metadata").exists()
 
 
+def test_damaged_metadata_is_published_again_as_the_hint_says(tmp_path: Path, iceberg: Format) -> None:
+    """Whatever is damaged, the folder can be deleted."""
+    lake = lived(tmp_path, "merge_on_read")
+    _, copy, _ = copies_of(lake, iceberg)[0]
+    copy.catch_up()
+    metadata = path_of(copy.folder) / "metadata"
+    (metadata / "v1.metadata.json").write_text("{}")
+    _, again, _ = copies_of(lake, iceberg)[0]
+    with pytest.raises(DestinationError, match="cannot be read") as error:
+        again.catch_up()
+    assert f"Delete the folder {copy.folder.url}" in error.value.hint
+    shutil.rmtree(path_of(copy.folder))
+    assert_equal(lake, iceberg)
+
+
 def test_a_table_that_was_created_again_or_moved_begins_again(tmp_path: Path, iceberg: Format) -> None:
     """Its metadata names files by their full path."""
     lake = lived(tmp_path / "a", "merge_on_read")
@@ -390,12 +405,14 @@ def test_row_identifiers_are_unique_and_stay(tmp_path: Path, mode: MirrorMode) -
                 ranges.append((entry.file.first_row_id, entry.file.first_row_id + entry.file.rows))
         ranges.sort()
         assert all(one[1] <= following[0] for one, following in pairwise(ranges))
-        assert ranges[-1][1] <= opened(copy.folder).metadata.next_row_id  # type: ignore[union-attr]
+        metadata = opened(copy.folder).metadata
+        assert isinstance(metadata, TableMetadataV3)
+        assert ranges[-1][1] <= (metadata.next_row_id or 0)
     assert mirror.log.version > 40
 
 
 def _entries(copy: IcebergCopy, manifest: Any) -> Iterator[Any]:
-    from engine.destination.iceberg.manifests import DATA, entries_of, manifests_of
+    from engine.destination.iceberg.manifest_files import DATA, entries_of, manifests_of
 
     table = opened(copy.folder)
     snapshot = table.current_snapshot()

@@ -8,12 +8,12 @@ Source: Apache Iceberg table spec, "Manifests", "Snapshots" (manifest lists), "R
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal
 
 import fastavro
 
-from engine.destination.iceberg.schemas import Schema
+from engine.destination.iceberg.schemas import IcebergSchema
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 """The status of an entry."""
@@ -52,7 +52,7 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestEntry:
     """A file in a manifest."""
 
     status: int
@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ManifestFile:
     """A manifest as a list has it."""
 
     path: str
@@ -93,6 +93,39 @@ class Manifest:
     def live_files(self) -> int:
         """Files that are not deleted."""
         return self.added_files + self.existing_files
+
+
+_ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "data_file")
+_FILE_FIELDS = (
+    "file_path",
+    "record_count",
+    "file_size_in_bytes",
+    "lower_bounds",
+    "upper_bounds",
+    "file_format",
+    "content",
+    "first_row_id",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+)
+"""Those of `FileRecord`, in its order."""
+_LIST_FIELDS = (
+    "manifest_path",
+    "manifest_length",
+    "content",
+    "sequence_number",
+    "min_sequence_number",
+    "added_snapshot_id",
+    "added_files_count",
+    "existing_files_count",
+    "deleted_files_count",
+    "added_rows_count",
+    "existing_rows_count",
+    "deleted_rows_count",
+    "first_row_id",
+)
+"""Those of `ManifestFile`, in its order."""
 
 
 def _map(key: int, value: int) -> list[Any]:
@@ -164,7 +197,7 @@ _ENTRIES = {version: fastavro.parse_schema(_entry_schema(version)) for version i
 _LISTS = {version: fastavro.parse_schema(_list_schema(version)) for version in (2, 3)}
 
 
-def manifest_content(version: Format, content: int, schema: Schema, entries: Iterable[Entry]) -> bytes:
+def manifest_content(version: Format, content: int, schema: IcebergSchema, entries: Iterable[ManifestEntry]) -> bytes:
     """The file of a manifest."""
     metadata = {
         "schema": json.dumps(schema.to_json()),
@@ -177,7 +210,9 @@ def manifest_content(version: Format, content: int, schema: Schema, entries: Ite
     return _avro(_ENTRIES[version], (_entry_record(entry) for entry in entries), metadata)
 
 
-def manifest_of(path: str, size: int, content: int, sequence: int, snapshot: int, entries: Sequence[Entry]) -> Manifest:
+def manifest_of(
+    path: str, size: int, content: int, sequence: int, snapshot: int, entries: Sequence[ManifestEntry]
+) -> ManifestFile:
     """A manifest of these entries, for a list. sequence: of the snapshot, which adds it."""
     files, rows = [0, 0, 0], [0, 0, 0]
     for entry in entries:
@@ -185,7 +220,7 @@ def manifest_of(path: str, size: int, content: int, sequence: int, snapshot: int
         rows[entry.status] += entry.file.rows
     sequences = (sequence if one.sequence is None else one.sequence for one in entries if one.is_live)
     least = min(sequences, default=sequence)
-    return Manifest(
+    return ManifestFile(
         path,
         size,
         content,
@@ -201,9 +236,9 @@ def manifest_of(path: str, size: int, content: int, sequence: int, snapshot: int
     )
 
 
-def entries_of(content: bytes, manifest: Manifest) -> list[Entry]:
+def entries_of(content: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
     """The entries of a manifest that are not deleted, with the numbers that they take from it."""
-    entries, row_id = list[Entry](), manifest.first_row_id
+    entries, row_id = list[ManifestEntry](), manifest.first_row_id
     for record in fastavro.reader(io.BytesIO(content)):
         entry = _entry(record)
         if not entry.is_live:
@@ -218,11 +253,16 @@ def entries_of(content: bytes, manifest: Manifest) -> list[Entry]:
 def all_paths(content: bytes) -> set[str]:
     """The files that a manifest names, whatever their status."""
     records: Iterable[Any] = fastavro.reader(io.BytesIO(content))
-    return {record["data_file"]["file_path"] for record in records}
+    return {_entry(record).file.path for record in records}
 
 
 def list_content(
-    version: Format, snapshot: int, parent: int | None, sequence: int, first_row_id: int, manifests: Iterable[Manifest]
+    version: Format,
+    snapshot: int,
+    parent: int | None,
+    sequence: int,
+    first_row_id: int,
+    manifests: Iterable[ManifestFile],
 ) -> bytes:
     """The file of a manifest list."""
     metadata = {
@@ -236,7 +276,7 @@ def list_content(
     return _avro(_LISTS[version], (_list_record(one) for one in manifests), metadata)
 
 
-def manifests_of(content: bytes) -> list[Manifest]:
+def manifests_of(content: bytes) -> list[ManifestFile]:
     """The manifests of a list."""
     return [_manifest(record) for record in fastavro.reader(io.BytesIO(content))]
 
@@ -247,27 +287,17 @@ def _avro(schema: Any, records: Iterable[dict[str, Any]], metadata: Mapping[str,
     return target.getvalue()
 
 
-def _entry_record(entry: Entry) -> dict[str, Any]:
+def _entry_record(entry: ManifestEntry) -> dict[str, Any]:
     one = entry.file
+    low, high = _pairs(one.low), _pairs(one.high)
+    values = (one.path, one.rows, one.size, low, high, one.format, one.content, one.first_row_id, one.referenced)
+    fields = zip(_FILE_FIELDS, (*values, one.offset, one.length), strict=True)
     return {
         "status": entry.status,
         "snapshot_id": entry.snapshot,
         "sequence_number": entry.sequence,
         "file_sequence_number": entry.sequence,
-        "data_file": {
-            "content": one.content,
-            "file_path": one.path,
-            "file_format": one.format,
-            "partition": {},
-            "record_count": one.rows,
-            "file_size_in_bytes": one.size,
-            "lower_bounds": _pairs(one.low),
-            "upper_bounds": _pairs(one.high),
-            "first_row_id": one.first_row_id,
-            "referenced_data_file": one.referenced,
-            "content_offset": one.offset,
-            "content_size_in_bytes": one.length,
-        },
+        "data_file": {"partition": {}, **dict(fields)},
     }
 
 
@@ -276,59 +306,18 @@ def _pairs(bounds: Mapping[int, bytes]) -> list[dict[str, Any]] | None:
 
 
 def _bounds(pairs: Sequence[Mapping[str, Any]] | None) -> dict[int, bytes]:
-    return {pair["key"]: pair["value"] for pair in pairs or ()}
+    return dict(tuple(pair.values()) for pair in pairs or ())
 
 
-def _entry(record: Any) -> Entry:
-    one = record["data_file"]
-    file = FileRecord(
-        one["file_path"],
-        one["record_count"],
-        one["file_size_in_bytes"],
-        _bounds(one.get("lower_bounds")),
-        _bounds(one.get("upper_bounds")),
-        one["file_format"],
-        one["content"],
-        one.get("first_row_id"),
-        one.get("referenced_data_file"),
-        one.get("content_offset"),
-        one.get("content_size_in_bytes"),
-    )
-    return Entry(record["status"], record["snapshot_id"], record["sequence_number"], file)
+def _entry(record: Any) -> ManifestEntry:
+    status, snapshot, sequence, data = (record.get(name) for name in _ENTRY_FIELDS)
+    path, rows, size, low, high, *others = (data.get(name) for name in _FILE_FIELDS)
+    return ManifestEntry(status, snapshot, sequence, FileRecord(path, rows, size, _bounds(low), _bounds(high), *others))
 
 
-def _list_record(one: Manifest) -> dict[str, Any]:
-    return {
-        "manifest_path": one.path,
-        "manifest_length": one.size,
-        "partition_spec_id": 0,
-        "content": one.content,
-        "sequence_number": one.sequence,
-        "min_sequence_number": one.least_sequence,
-        "added_snapshot_id": one.snapshot,
-        "added_files_count": one.added_files,
-        "existing_files_count": one.existing_files,
-        "deleted_files_count": one.deleted_files,
-        "added_rows_count": one.added_rows,
-        "existing_rows_count": one.existing_rows,
-        "deleted_rows_count": one.deleted_rows,
-        "first_row_id": one.first_row_id,
-    }
+def _list_record(one: ManifestFile) -> dict[str, Any]:
+    return {"partition_spec_id": 0, **dict(zip(_LIST_FIELDS, astuple(one), strict=True))}
 
 
-def _manifest(record: Any) -> Manifest:
-    return Manifest(
-        record["manifest_path"],
-        record["manifest_length"],
-        record["content"],
-        record["sequence_number"],
-        record["min_sequence_number"],
-        record["added_snapshot_id"],
-        record["added_files_count"],
-        record["existing_files_count"],
-        record["deleted_files_count"],
-        record["added_rows_count"],
-        record["existing_rows_count"],
-        record["deleted_rows_count"],
-        record.get("first_row_id"),
-    )
+def _manifest(record: Any) -> ManifestFile:
+    return ManifestFile(*(record.get(name) for name in _LIST_FIELDS))

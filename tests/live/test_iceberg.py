@@ -1,0 +1,207 @@
+"""Each table is an Iceberg table, too: the same rows as the Delta table in every version, whatever happens."""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from engine.spec.settings import load
+from engine.store.folder import Folder
+from tests.live.conftest import LakeFactory, PipelineFactory
+from tests.live.support import every_type, keyed, schema_changes
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.other_tool import OtherTool
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
+from tests.servers import Server
+from tests.servers.bucket import CREDENTIALS
+from tests.support.delta import rows_at
+from tests.support.depth import depth
+from tests.support.iceberg import opened, snapshots
+from tests.support.readers import iceberg_rows_by_reader
+
+BOTH = 'formats = ["delta", "iceberg"]\n'
+KEYS = ("unsigned", "bin", "abc")
+
+
+def _folders(pipeline: Pipeline, table: str, *, mirror: bool = True) -> list[tuple[Folder, Folder]]:
+    """The folders of a table's Delta tables, with those of their Iceberg metadata."""
+    database = load(pipeline.spec).sink.folder / pipeline.database
+    names = (table, f"{table}__changes") if mirror else (f"{table}__changes",)
+    return [(database / name, database / f"{name}__iceberg") for name in names]
+
+
+def _sorted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in an order that does not depend on their reader."""
+    typed = rows.select(schema.names).cast(schema)
+    order = [name for name in ("_tm_seq", *schema.names) if name in schema.names]
+    simple = [name for name in order if not pa.types.is_floating(schema.field(name).type)]
+    return typed.sort_by([(name, "ascending") for name in simple])
+
+
+def _assert_same(pipeline: Pipeline, tables: Sequence[str], properties: dict[str, str] | None = None) -> int:
+    """All snapshots are their Delta versions, and every reader finds the newest one. Returns how many there are."""
+    pairs = [pair for table in tables for pair in _folders(pipeline, table)]
+    count, newest = 0, list[pa.Table]()
+    for delta, iceberg in pairs:
+        versions, own = list[int](), pa.table({})
+        for version, rows in snapshots(opened(iceberg, properties)):
+            expected = rows_at(delta, version)
+            own = _sorted(expected, expected.schema)
+            assert _sorted(rows, expected.schema).equals(own), f"{delta.url} version {version}"
+            versions.append(version)
+        assert versions == sorted(set(versions))
+        newest.append(own)
+        assert own.num_rows == rows_at(delta).num_rows
+        count += len(versions)
+    for reader, read in iceberg_rows_by_reader(*(iceberg.url for _, iceberg in pairs)).items():
+        for (delta, _), rows, expected in zip(pairs, read, newest, strict=True):
+            assert _sorted(rows, expected.schema).equals(expected), f"{reader} reads {delta.url} differently"
+    return count
+
+
+@pytest.mark.parametrize("iceberg", ["v3", "v2"])
+def test_every_type_key_and_change_of_columns(
+    server: Server, database: str, new_pipeline: PipelineFactory, iceberg: str
+) -> None:
+    """Copied and followed by runners that are killed; altered and resnapshotted meanwhile."""
+    chosen = every_type.kinds(server)[:: depth(2, 1)][:40]
+    rows = every_type.create(server, database, "types", chosen)
+    for name in KEYS:
+        keyed.create(server, database, name, 300)
+    altered = list(schema_changes.alterations(server))[:: depth(6, 1)]
+    for name in altered:
+        schema_changes.create(server, database, name, 50)
+    pipeline = new_pipeline(server, database, chunk_rows=100, merge=0.3, poll=0.2, sink=f'{BOTH}iceberg = "{iceberg}"')
+    chance = random.Random(3)
+    for _ in range(depth(2, 6)):
+        runner = pipeline.start_streaming()
+        every_type.insert(server, database, "types", chosen, rows, rows + 3)
+        rows += 3
+        server.execute(f"DELETE FROM {database}.types WHERE id % 5 = {chance.randrange(5)}")
+        time.sleep(chance.uniform(0.0, 1.5))
+        runner.kill()
+        runner.wait()
+    runner = pipeline.start_streaming()
+    for name in altered:
+        schema_changes.alter(server, database, name, lambda: None)
+    assert pipeline.command("redump", "--table", f"{database}.{KEYS[0]}").returncode == 0
+    pipeline.finish(runner)
+    tables = ["types", *KEYS, *altered]
+    for name in tables:
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
+    assert _assert_same(pipeline, tables) > 4 * len(tables)
+
+
+def test_under_load_and_beside_another_tool(
+    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """Deltalake's OPTIMIZE and VACUUM, our own maintenance, a kill; snapshots whose files are gone have expired."""
+    seed_table(server, database, "orders", 3000, binlog=False)
+    settings = f'{BOTH}files_retention = "1s"\n[sink.tables]\n"*.none" = {{ iceberg = "v2" }}'
+    pipeline = new_pipeline(server, database, chunk_rows=500, merge=0.3, poll=0.2, sink=settings)
+    name = f"{database}.orders"
+    with Workload(server, database, "orders", seed=3, rate=100) as load_:
+        runner = pipeline.start_streaming()
+        for turn in range(2):
+            with OtherTool(pipeline, "orders", tmp_path / f"kept{turn}", 0.2):
+                time.sleep(2.0)
+            assert pipeline.command("maintain", "--table", name).returncode == 0
+            if not turn:
+                runner.kill()
+                runner.wait()
+                runner = pipeline.start_streaming()
+        load_.stop()
+    pipeline.finish(runner)
+    source = source_table(server, database, "orders")
+    assert_equal(source, pipeline.mirror("orders"))
+    (mirror, iceberg), _ = _folders(pipeline, "orders")
+    for reader, (rows,) in iceberg_rows_by_reader(iceberg.url).items():
+        print("read by", reader)
+        assert_equal(source, rows)
+    newest = opened(iceberg).current_snapshot()
+    assert newest is not None
+    assert int(newest.summary.additional_properties["tidemark.version"]) <= _version(mirror)  # type: ignore[union-attr]
+
+
+def _version(folder: Folder) -> int:
+    from engine.destination.delta.log.log_files import newest_version
+
+    return newest_version(folder)
+
+
+@pytest.mark.parametrize("iceberg", ["v3", "v2"])
+def test_in_a_bucket(server: Server, database: str, new_lake: LakeFactory, iceberg: str) -> None:
+    """With a runner that is killed."""
+    seed_table(server, database, "orders", 1000, binlog=False)
+    pipeline = new_lake("folder", sink=f'{BOTH}iceberg = "{iceberg}"')
+    with Workload(server, database, "orders", 1, rate=100) as load_:
+        runner = pipeline.start_streaming()
+        pipeline.wait_for(lambda: load_.committed > 50, runner)
+        runner.kill()
+        runner.wait()
+        runner = pipeline.start_streaming()
+        load_.stop()
+    pipeline.finish(runner)
+    properties = {
+        "s3.endpoint": os.environ["AWS_ENDPOINT_URL"],
+        "s3.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "s3.region": "us-east-1",
+    }
+    ((mirror, _), _) = _folders(pipeline, "orders")
+    assert_equal(source_table(server, database, "orders"), rows_at(mirror))
+    assert _assert_same(pipeline, ["orders"], properties) > 6
+
+
+def test_a_folder_that_cannot_be_written_delays_iceberg_alone(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """An alert says so, names the folder and clears; the Delta table goes on."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
+    pipeline = new_pipeline(server, database, merge=0.3, poll=0.2, sink=BOTH)
+    pipeline.run("caught-up")
+    metadata = pipeline.folder / "lake" / database / "t__iceberg"
+    away = metadata.with_name("away")
+    metadata.rename(away)
+    metadata.write_text("not a folder")
+    runner = pipeline.start_streaming()
+    server.execute(f"INSERT INTO {database}.t VALUES (2, 2)")
+
+    def alerts() -> list[str]:
+        events = pipeline.events("alert.raised", "alert.cleared")
+        return [event["event"] for event in events if event["kind"] == "format_behind"]
+
+    pipeline.wait_for(lambda: alerts() == ["alert.raised"], runner)
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+    assert str(metadata) in str(pipeline.events("format.behind")[-1])
+    metadata.unlink()
+    away.rename(metadata)
+    pipeline.wait_for(lambda: alerts() == ["alert.raised", "alert.cleared"], runner)
+    pipeline.finish(runner)
+    _assert_same(pipeline, ["t"])
+
+
+def test_a_dropped_table_takes_its_metadata_along(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """And joins again."""
+    for table in ("a", "b"):
+        server.execute(f"CREATE TABLE {database}.{table} (id INT PRIMARY KEY, v INT)")
+        server.execute(f"INSERT INTO {database}.{table} VALUES (1, 1)")
+    pipeline = new_pipeline(server, database, tables=[f"{database}.a", f"{database}.b"], sink=BOTH, poll=0.2, merge=0.2)
+    runner = pipeline.start_streaming()
+    name = f"{database}.a"
+    lake = pipeline.folder / "lake" / database
+    pipeline.wait_for((lake / "a__iceberg" / "metadata").exists, runner)
+    assert pipeline.command("remove-table", "--table", name, "--drop").returncode == 0
+    pipeline.wait_for(lambda: not (lake / "a").exists() and not (lake / "a__iceberg").exists(), runner)
+    assert not (lake / "a__changes__iceberg").exists()
+    assert pipeline.command("add-table", "--table", name).returncode == 0
+    pipeline.wait_for((lake / "a__iceberg" / "metadata").exists, runner)
+    pipeline.finish(runner)
+    _assert_same(pipeline, ["a", "b"])
