@@ -38,6 +38,9 @@ _COLUMNS = {
     "Old files": columns.figure(
         "Files that the newest version does not reference; a vacuum deletes them after the retention"
     ),
+    "Iceberg": st.column_config.TextColumn(
+        "Iceberg", help="The Iceberg tables over the same files, and how many versions of the Delta tables they lack."
+    ),
     "Written": columns.figure("Bytes written to the mirror per byte of changes, in the last 24 hours"),
     "Merged": columns.figure("The last merge into the mirror, in the last 24 hours"),
     "Maintained": columns.figure("The last step of maintenance, in the last 24 hours"),
@@ -126,7 +129,8 @@ def _reading(where: Directory, sizes: Sequence[TableSizes]) -> None:
     with st.expander("Read a mirror", icon=":material/code:"):
         table = st.selectbox("Mirror", list(mirrors), key=f"read-mirror-{where.root.name}")
         st.caption(f"{words.escape(table)} is here: {words.escape(mirrors[table])}")
-        snippets = reading(mirrors[table])
+        iceberg = {one.table: one.formats[0].place for one in sizes if one.formats}
+        snippets = reading(mirrors[table], iceberg.get(table, ""))
         for tab, (language, code) in zip(st.tabs(list(snippets)), snippets.values(), strict=True):
             tab.code(code, language=language)
 

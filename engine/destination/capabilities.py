@@ -43,6 +43,20 @@ class Sizes:
     """Whether the mirror is merged on read."""
 
 
+@dataclass(frozen=True)
+class PublishedFormat:
+    """What readers of another format see of a table."""
+
+    format: str
+    """Its name, such as "Iceberg v3"."""
+    place: str
+    """Its folder or URL."""
+    version: int | None
+    """The version of the table that it has; None if it is not published yet, or another program wrote to it."""
+    missing_versions: int
+    """How many later versions it lacks, of those that change something; 100 at most."""
+
+
 class TableMaintenance(Protocol):
     """Maintains one table, in steps of bounded size that change no row. Each returns None if there is nothing to do."""
 
@@ -67,6 +81,9 @@ class TableMaintenance(Protocol):
 
     def sizes(self) -> Sizes:
         """What the table has in the destination. Writes nothing. Raises DestinationError if that cannot be read."""
+
+    def formats(self) -> Sequence[PublishedFormat]:
+        """What readers of other formats see, of the mirror first. Writes nothing. Raises DestinationError."""
 
     def newest_versions(self) -> Mapping[str, int]:
         """The newest version of each of its parts. Costs a listing or two, and says whether `sizes` are up to date."""

@@ -1,6 +1,6 @@
 """What a pipeline's tables have in the destination, and what maintenance is due."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,7 +11,13 @@ from engine.base.text_grid import text_grid
 from engine.capture.landing import reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.capabilities import Maintainable, MaintenanceStep, Sizes, TableMaintenance
+from engine.destination.capabilities import (
+    Maintainable,
+    MaintenanceStep,
+    PublishedFormat,
+    Sizes,
+    TableMaintenance,
+)
 from engine.destination.maintenance_schedule import due_steps
 from engine.destination.registry import destination_of
 from engine.ledger.state import State
@@ -32,6 +38,8 @@ class TableSizes:
     mirror: str | None = None
     """Where the mirror is; None without one."""
     maintenance: TableMaintenance | None = None
+    formats: Sequence[PublishedFormat] = ()
+    """What readers of other formats see of it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """Its newest versions (`TableMaintenance.newest_versions`), before it was read."""
 
@@ -43,7 +51,8 @@ class TableSizes:
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON."""
         sizes = None if self.sizes is None else asdict(self.sizes)
-        return {"table": self.table, "sizes": sizes, "due": list(self.due), "error": self.error or None}
+        formats = {"formats": [asdict(one) for one in self.formats]} if self.formats else {}
+        return {"table": self.table, "sizes": sizes, "due": list(self.due), "error": self.error or None, **formats}
 
 
 def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[TableSizes]:
@@ -75,7 +84,8 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Tab
         sizes = maintenance.sizes()
         mirror = reader_of(destination.landing, table).place if stored.mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
-        return TableSizes(name, sizes, due, mirror=mirror, maintenance=maintenance, versions=versions)
+        formats = maintenance.formats()
+        return TableSizes(name, sizes, due, mirror=mirror, maintenance=maintenance, formats=formats, versions=versions)
     except DestinationError as error:
         return TableSizes(name, None, (), error.message)
 

@@ -81,7 +81,7 @@ def test_every_type_key_and_change_of_columns(
     chance = random.Random(3)
     for _ in range(depth(2, 6)):
         runner = pipeline.start_streaming()
-        every_type.insert(server, database, "types", chosen, rows, rows + 3)
+        every_type.insert(server, database, "types", chosen, rows, 3)
         rows += 3
         server.execute(f"DELETE FROM {database}.types WHERE id % 5 = {chance.randrange(5)}")
         time.sleep(chance.uniform(0.0, 1.5))
@@ -92,9 +92,11 @@ def test_every_type_key_and_change_of_columns(
         schema_changes.alter(server, database, name, lambda: None)
     assert pipeline.command("redump", "--table", f"{database}.{KEYS[0]}").returncode == 0
     pipeline.finish(runner)
+    pipeline.run("caught-up")
     tables = ["types", *KEYS, *altered]
     for name in tables:
-        assert_equal(source_table(server, database, name), pipeline.mirror(name))
+        source = source_table(server, database, name)  # a dropped column stays in the mirror
+        assert_equal(source, rows_at(pipeline.mirror(name)).select(source.column_names))
     assert _assert_same(pipeline, tables) > 4 * len(tables)
 
 
@@ -162,7 +164,7 @@ def test_in_a_bucket(server: Server, database: str, new_lake: LakeFactory, icebe
 def test_a_folder_that_cannot_be_written_delays_iceberg_alone(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """An alert says so, names the folder and clears; the Delta table goes on."""
+    """An alert says so, names the folder and clears; the Delta table continues."""
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
     server.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
     pipeline = new_pipeline(server, database, merge=0.3, poll=0.2, sink=BOTH)

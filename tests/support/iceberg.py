@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from engine.destination.iceberg.table import HINT, metadata_name
+from engine.destination.iceberg.table import POINTER, metadata_name
 from engine.store.folder import Folder
 
 
 def opened(folder: Folder, properties: Mapping[str, str] | None = None) -> StaticTable:
     """The Iceberg table whose metadata is in a folder."""
     metadata = folder / "metadata"
-    name = metadata_name(int(metadata.read(HINT)))
+    name = metadata_name(int(metadata.read(POINTER)))
     return StaticTable.from_metadata(f"{metadata.url}/{name}", dict(properties or {}))
 
 

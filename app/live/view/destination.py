@@ -35,11 +35,21 @@ def row(one: TableSizes, work: WrittenBytes | None, now: datetime, page: str = "
         "Change log": words.size(sizes.changes_bytes),
         "Log files": f"{sizes.changes_files:,}",
         "Old files": words.size(sizes.old_bytes),
+        **({"Iceberg": _in_step(one)} if one.formats else {}),
         "Written": words.NOTHING if amplification is None else f"{amplification:,.1f} ×",
         "Merged": _ago(work.merged if work else None, now),
         "Maintained": _ago(work.maintained if work else None, now),
         "Due": ", ".join(STEPS[step] for step in one.due) or "nothing",
     }
+
+
+def _in_step(one: TableSizes) -> str:
+    """`v3, in step`, `v3, 3 versions behind`: of the mirror and the change log, the one that lacks more."""
+    version = one.formats[0].format.removeprefix("Iceberg ")
+    if any(published.version is None for published in one.formats):
+        return f"{version}, not published"
+    most = max(published.missing_versions for published in one.formats)
+    return f"{version}, {words.plural(most, 'version')} behind" if most else f"{version}, in step"
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -38,6 +38,7 @@ from engine.journal.sentences import describe, failure, named_chunks, numbers_of
 from engine.journal.store_events import StoreAway
 from engine.journal.verification_events import (
     ChangeLogsAudited,
+    FormatBehind,
     HiddenChanges,
     MirrorBehind,
     MirrorWritten,
@@ -74,6 +75,8 @@ KINDS: dict[str, tuple[str, ...]] = {
         "table.nulled",
         "mirror.written",
         "mirror.behind",
+        "format.behind",
+        "format.written",
         "changelog.kept",
     ),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
@@ -376,7 +379,7 @@ def _hint(line: JournalLine) -> str:
             return hint or ""
         case AlertRaised(hint=hint) | HiddenChanges(hint=hint) | ReadsBlocked(hint=hint) | SourceAway(hint=hint):
             return hint or ""
-        case StoreAway(hint=hint) | ReadsRefused(hint=hint):
+        case StoreAway(hint=hint) | ReadsRefused(hint=hint) | FormatBehind(hint=hint):
             return hint or ""
     return ""
 

@@ -1,10 +1,11 @@
 """Code that reads a mirror with the tools that people have at hand."""
 
 
-def reading(place: str) -> dict[str, tuple[str, str]]:
+def reading(place: str, iceberg: str = "") -> dict[str, tuple[str, str]]:
     """By tool, the language and a few lines.
 
-    All of them are right with deletion vectors. place: the folder of the mirror.
+    All of them are right with deletion vectors. place: the folder of the mirror. iceberg: that of its Iceberg metadata;
+    "" without.
     """
     text = place.replace("'", "''")
     return {
@@ -14,4 +15,27 @@ def reading(place: str) -> dict[str, tuple[str, str]]:
             "python",
             f"import polars as pl\nframe = pl.scan_delta({place!r}).head(10).collect()\nframe.to_pandas()",
         ),
+        **(_reading_iceberg(iceberg) if iceberg else {}),
+    }
+
+
+def _reading_iceberg(place: str) -> dict[str, tuple[str, str]]:
+    text, lake, database, table = place.replace("'", "''"), *place.rsplit("/", 2)
+    warehouse = (
+        "# --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0\n"
+        "# --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog\n"
+        "# --conf spark.sql.catalog.lake.type=hadoop\n"
+        f"# --conf spark.sql.catalog.lake.warehouse={lake}\n"
+    )
+    frames = (
+        "import polars as pl\nfrom pyiceberg.table import StaticTable\n"
+        f"table = StaticTable.from_metadata({place!r})\npl.scan_iceberg(table).head(10).collect()"
+    )
+    return {
+        "DuckDB (Iceberg)": (
+            "sql",
+            f"INSTALL iceberg; LOAD iceberg;\nSELECT * FROM iceberg_scan('{text}') LIMIT 10;",
+        ),
+        "Spark (Iceberg)": ("python", f'{warehouse}spark.table("lake.`{database}`.`{table}`").show(10)'),
+        "Polars (Iceberg)": ("python", frames),
     }

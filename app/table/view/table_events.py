@@ -19,6 +19,8 @@ ERRORS = (
     "table.nulled",
     "mirror.written",
     "mirror.behind",
+    "format.behind",
+    "format.written",
     "source.refused",
     "table.state",
 )

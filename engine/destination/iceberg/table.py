@@ -39,7 +39,7 @@ from engine.destination.iceberg.metadata import NUMBER, PROPERTIES, VERSION, Ice
 from engine.destination.iceberg.schemas import Evolution, IcebergSchema, evolve
 from engine.store.folder import Folder
 
-HINT = "version-hint.text"
+POINTER = "version-hint.text"
 MOST_SNAPSHOTS = 500
 """The most snapshots: each commit writes what it says of all of them."""
 _EXPIRED_AT_ONCE = 50
@@ -128,7 +128,7 @@ class IcebergTable:
         """The number of the newest metadata file; 0 without one."""
         folder, number = self._metadata_folder, 0
         with suppress(FileNotFoundError, NotADirectoryError, ValueError):
-            number = int(folder.read(HINT))
+            number = int(folder.read(POINTER))
         if not number or folder.find(metadata_name(number)) is None:
             number = max((_number_of(entry.name) for entry in folder.entries("v")), default=0)
         while folder.find(metadata_name(number + 1)) is not None:
@@ -284,7 +284,7 @@ class IcebergTable:
         if not is_created:
             self.metadata = None
             raise OtherWriterError
-        folder.write(HINT, str(number).encode())
+        folder.write(POINTER, str(number).encode())
         self.metadata = metadata
         self._number = number
         if number > _OLD_METADATA and number % _EXPIRED_AT_ONCE == 0:

@@ -277,6 +277,15 @@ def test_a_lake_may_be_in_a_bucket() -> None:
     assert parse(GOOD, SPEC).sink.folder.url == "/specs/lake"
 
 
+def test_tables_are_iceberg_tables_by_glob() -> None:
+    """The last match of each setting wins."""
+    rules = '"d.*" = {formats = ["delta", "iceberg"]}, "d.old_*" = {iceberg = "v2"}, "d.old_x" = {formats = ["delta"]}'
+    sink = parse(GOOD.replace('"lake"', f'"lake"\ntables = {{{rules}}}'), SPEC).sink
+    tables = ("t", "old_t", "old_x")
+    assert [sink.iceberg_version("d", name) for name in tables] == [3, 2, None]
+    assert sink.iceberg_version("e", "t") is None
+
+
 @pytest.mark.parametrize(
     ("sink", "message"),
     [
@@ -291,6 +300,9 @@ def test_a_lake_may_be_in_a_bucket() -> None:
         ('path = "lake"\nregion = "eu-central-1"', "region: only for a path in a bucket"),
         ('path = "lake"\nprices = {puts_1000 = 0.005}', "prices: only for a path in a bucket"),
         ('path = "s3://bucket/lake"\nprices = {puts_1000 = -1}', "greater than or equal to 0"),
+        ('path = "lake"\nformats = ["iceberg"]', 'formats must name "delta"'),
+        ('path = "lake"\ntables = {"*.*" = {formats = ["iceberg"]}}', 'formats must name "delta"'),
+        ('path = "az://account/lake"\nformats = ["delta", "iceberg"]', "needs a folder or a bucket on S3"),
     ],
 )
 def test_a_place_that_cannot_be_a_lake_is_refused(sink: str, message: str) -> None:

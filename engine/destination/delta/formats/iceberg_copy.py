@@ -11,6 +11,7 @@ changed the commit of the last snapshot.
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from engine.base import clock
@@ -38,6 +39,7 @@ from engine.store.folder import Folder
 _VERSIONS_AT_ONCE = 50
 """The most snapshots in a commit, whose files wait in memory."""
 _ATTEMPTS = 5
+_MOST_MISSING = 100
 
 
 def iceberg_folder(delta_folder: Folder) -> Folder:
@@ -99,6 +101,28 @@ class IcebergCopy:
             "the next commit publishes the table again.",
         )
 
+    def read_published(self) -> tuple[int | None, int]:
+        """The version that readers see, and how many later ones it lacks that change something. Writes nothing.
+
+        None if there is none, or another program wrote to the table. Raises DestinationError.
+        """
+        table = IcebergTable(self.folder, self._format, TableOrigin({}))
+        table.load()
+        position, missing = table.version, 0
+        version = -1 if position is None else position
+        while missing < _MOST_MISSING and (content := self._read_commit(version + 1)) is not None:
+            version += 1
+            with suppress(ValueError):  # a torn commit is not there
+                missing += not commit_of(version, content).changes_nothing
+        return position, missing
+
+    def _read_commit(self, version: int) -> bytes | None:
+        """A commit of the Delta log; None if it is not there."""
+        try:
+            return log_of(self._delta_folder).read(commit_name(version))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def expire(self, retention: timedelta, oldest_version: int) -> int:
         """Expire the snapshots whose files a VACUUM may delete. Raises what `catch_up` raises. Returns how many.
 
@@ -139,7 +163,7 @@ class IcebergCopy:
             newest = self._newest_commit()
             if newest is None:
                 return 0
-            table.commit([whole_change(self._delta_folder, newest)])
+            table.commit([whole_change(self._delta_folder, newest, self._ledger)])
             self._position = newest.version, newest.digest
             return 1
         changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
@@ -151,7 +175,7 @@ class IcebergCopy:
 
     def _change(self, commit: DeltaCommit) -> VersionChange:
         change = change_of if commit.is_ours else whole_change
-        return change(self._delta_folder, commit)
+        return change(self._delta_folder, commit, self._ledger)
 
     def _opened(self) -> IcebergTable | None:
         """The Iceberg table, without the snapshots of an earlier Delta table; None if there is no Delta table."""
@@ -188,15 +212,8 @@ class IcebergCopy:
         """The commits after the last one that was looked at; None if they do not follow it."""
         if self._position is None:
             return None
-        log, (version, digest) = log_of(self._delta_folder), self._position
-
-        def read(number: int) -> bytes | None:
-            try:
-                return log.read(commit_name(number))
-            except FileNotFoundError:
-                return None
-
-        last, following = map_parallel(read, [version, version + 1], log.at_once)
+        version, digest = self._position
+        last, following = map_parallel(self._read_commit, [version, version + 1], self._delta_folder.at_once)
         if last is None or digest_of(last) != digest:
             return None
         commits = list[DeltaCommit]()
@@ -206,7 +223,7 @@ class IcebergCopy:
                 commits.append(commit_of(version, following))
             except ValueError:
                 break  # a power cut tore it; the runner repairs the log
-            following = read(version + 1)
+            following = self._read_commit(version + 1)
         return commits
 
     def _newest_commit(self) -> DeltaCommit | None:

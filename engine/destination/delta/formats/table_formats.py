@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
+from engine.destination.capabilities import PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.iceberg.manifest_files import Format
@@ -44,6 +45,11 @@ class TableFormats:
         """Publish now what they lack (`IcebergCopy.catch_up`)."""
         for copy in self._copies.values():
             copy.catch_up()
+
+    def published(self, folder: Folder) -> PublishedFormat:
+        """What readers of Iceberg see of the Delta table in a folder, read again."""
+        version, missing_versions = self._copies[folder].read_published()
+        return PublishedFormat(f"Iceberg v{self.iceberg}", self._copies[folder].folder.url, version, missing_versions)
 
     def drop(self) -> None:
         """Delete the metadata of all of them."""

@@ -16,17 +16,20 @@ from deltalake import Schema
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from engine.destination.delta.lake_table import GENERATION, TERM
 from engine.destination.delta.log.deletion_vectors import Descriptor, Positions, framed, positions, read_vector
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.schema_evolution import schema_of
+from engine.destination.destination_protocol import KINDS, MERGED_SEQ
 from engine.destination.iceberg.changes import NewFile, Vector, VersionChange
 from engine.store.folder import Folder
 
 COMMIT = "tidemark.commit"
 """The key of a summary with the digest of the Delta commit."""
 _OURS = "Tidemark/"
+_KINDS = (*KINDS, MERGED_SEQ, GENERATION, TERM)
 
 
 class _ActionPart(BaseModel):
@@ -129,8 +132,8 @@ def commit_of(version: int, content: bytes) -> DeltaCommit:
     return DeltaCommit(version, digest_of(content), info.timestamp, is_ours, schema, adds, removes, transactions)
 
 
-def change_of(folder: Folder, commit: DeltaCommit) -> VersionChange:
-    """What one of our own commits to the table in a folder changes."""
+def change_of(folder: Folder, commit: DeltaCommit, ledger: str) -> VersionChange:
+    """What one of our own commits to the table in a folder changes. ledger: its identifier."""
     contents = dict[str, bytes]()
     vectors = dict[str, Vector | None]()
     added = list[NewFile]()
@@ -142,10 +145,12 @@ def change_of(folder: Folder, commit: DeltaCommit) -> VersionChange:
         if before != after:
             vectors[_uri(folder, name)] = None if after is None else _vector(folder, after, before, contents)
     removed = frozenset(_uri(folder, name) for name in commit.removes if name not in commit.adds)
-    return VersionChange(commit.version, commit.at_ms, commit.schema, added, removed, vectors, summary=_summary(commit))
+    return VersionChange(
+        commit.version, commit.at_ms, commit.schema, added, removed, vectors, summary=_summary(commit, ledger)
+    )
 
 
-def whole_change(folder: Folder, commit: DeltaCommit) -> VersionChange:
+def whole_change(folder: Folder, commit: DeltaCommit, ledger: str) -> VersionChange:
     """All that a version of the table in a folder has. Raises DeltaError, OSError or DestinationError."""
     delta, contents = open_table(folder, commit.version), dict[str, bytes]()
     files = files_of(delta, folder)
@@ -162,13 +167,15 @@ def whole_change(folder: Folder, commit: DeltaCommit) -> VersionChange:
         added,
         vectors=vectors,
         is_whole=True,
-        summary=_summary(commit),
+        summary=_summary(commit, ledger),
     )
 
 
-def _summary(commit: DeltaCommit) -> dict[str, str]:
-    """Where a snapshot comes from: the commit, and the ledger's identifiers in it (`destination.delta.lake_table`)."""
-    return {COMMIT: commit.digest, **{app: str(number) for app, number in commit.transactions.items()}}
+def _summary(commit: DeltaCommit, ledger: str) -> dict[str, str]:
+    """Where a snapshot comes from: the commit, and the epochs and the term in it (`destination.delta.lake_table`)."""
+    own = [(app, number) for app, number in commit.transactions.items() if app.startswith(f"tidemark-{ledger}")]
+    kinds = {f"tidemark.{kind}": str(number) for kind in _KINDS for app, number in own if app.endswith(f"-{kind}")}
+    return {COMMIT: commit.digest, **kinds}
 
 
 def _uri(folder: Folder, name: str) -> str:

@@ -1,9 +1,10 @@
 """The destination section: cells and sums, with tables that have no mirror or cannot be read."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.live.view import destination
-from engine.destination.capabilities import Sizes
+from engine.destination.capabilities import PublishedFormat, Sizes
 from engine.explore.destination_sizes import TableSizes
 from engine.history.maintenance_queries import Space, WrittenBytes
 
@@ -23,6 +24,19 @@ def test_sizes_have_the_age_of_their_reading() -> None:
     assert destination.read_at(AT, now) == "read 00:00:00 UTC, 2 min ago"
     assert destination.read_at(AT, now, current=True).endswith("2 min ago; the Delta logs have no newer version")
     assert destination.read_at(AT, now, current=False).endswith("a newer version, which is being read")
+
+
+def test_a_row_says_how_far_iceberg_is() -> None:
+    """The worse of the mirror and the change log."""
+    now, place = AT + timedelta(minutes=2), "/lake/d/a__iceberg"
+    for published, text in (
+        ([(7, 0), (3, 0)], "v3, in step"),
+        ([(7, 0), (3, 2)], "v3, 2 versions behind"),
+        ([(None, 4), (3, 0)], "v3, not published"),
+    ):
+        formats = [PublishedFormat("Iceberg v3", place, version, missing) for version, missing in published]
+        assert destination.row(replace(READ, formats=formats), WORK, now)["Iceberg"] == text
+    assert "Iceberg" not in destination.row(READ, WORK, now)
 
 
 def test_a_row_says_what_a_table_holds_and_costs() -> None:
