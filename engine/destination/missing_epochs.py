@@ -35,13 +35,16 @@ def find_missing_epochs(
     before: UTC text.
     """
     old_records = [record for record in records if record.ts < before]
+    joins = {name: record.epoch for record in records for name, part in record.tables.items() if part.planned}
     missing_epochs = {}
     for name, table in state.tables.items():
         if table.stopped:
             continue
         if table.due is not None and table.due.at < before:
             missing_epochs[name] = MissingEpochs(table.due.at, None)
-        elif (first := _first(destination, state.owner, name, table, old_records)) is not None:
+            continue
+        own_records = [record for record in old_records if record.epoch >= joins.get(name, -1)]  # not an earlier life's
+        if (first := _first(destination, state.owner, name, table, own_records)) is not None:
             missing_epochs[name] = MissingEpochs(first.ts, first.epoch)
     return missing_epochs
 

@@ -115,6 +115,12 @@ def uncaptured(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
     return {f"{database}.{name}": kinds[database, name] for database, name in select_tables(globs, kinds)}
 
 
+def uncaptured_kind(connection: Connection, database: str, name: str) -> str:
+    """The kind of what has a name, such as SYSTEM VERSIONED, if it is not an ordinary table; "" if nothing has it."""
+    kinds = (row["kind"] for row in query(connection, _TABLES) if (row["d"], row["t"]) == (database, name))
+    return next((kind for kind in kinds if kind != _BASE_TABLE), "")
+
+
 def made_since(connection: Connection, names: Sequence[tuple[str, str]], since_s: int) -> frozenset[tuple[str, str]]:
     """The tables that were created or rebuilt at this time or later, in Unix seconds, as far as the server shows it.
 

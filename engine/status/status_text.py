@@ -145,7 +145,7 @@ def _print_lacks(out: Console, tables: Sequence[TableStatus]) -> None:
         if t.due:
             out.print(f"{t.table} will be resnapshotted: {t.due}", style="yellow", markup=False)
         elif t.lacks_since:
-            text = f"{t.table}: its mirror has lacked committed changes since {utc_time(t.lacks_since)}"
+            text = f"{t.table}: its destination has lacked committed changes since {utc_time(t.lacks_since)}"
             out.print(text, style="red", markup=False)
 
 

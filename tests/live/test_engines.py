@@ -20,6 +20,7 @@ from tests.live.support.both_decoders import endpoint_of
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import NEWEST, Server
+from tests.support.depth import on
 from tests.support.patience import PATIENCE_S
 
 REFUSED = {
@@ -134,3 +135,24 @@ def test_such_a_table_stops_and_the_others_go_on(server: Server, database: str, 
     assert {name for name, (state, _) in found.items() if state == "streaming"} == {"two", "own"}
     assert "a part of the MERGE table" in found["three"][1]
     assert_equal(source_table(server, database, "own"), pipeline.mirror("own"))
+
+
+@on("mariadb")
+def test_a_table_that_gets_versions_stops_with_that_reason(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """It was not dropped. Without them it is copied again, as the hint says."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
+    pipeline = new_pipeline(server, database, poll=0.2)
+    runner = pipeline.start_streaming()
+    server.execute(f"ALTER TABLE {database}.t ADD SYSTEM VERSIONING")
+    stopped(pipeline, runner, "t")
+    (_, error) = states(pipeline)["t"]
+    assert "is a table of the kind SYSTEM VERSIONED now" in error
+    assert "If it becomes an ordinary table again, it is copied and streamed" in error
+    server.execute(f"ALTER TABLE {database}.t DROP SYSTEM VERSIONING")
+    server.execute(f"INSERT INTO {database}.t VALUES (2, 2)")
+    pipeline.wait_for(lambda: states(pipeline)["t"][0] == "streaming", runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))

@@ -41,7 +41,7 @@ from engine.plan.planner import plan_tables
 from engine.run.epochs.failed_table import due, resnapshots_itself
 from engine.run.tables.ddl import definition_after, keeps_rows
 from engine.run.tables.first_epoch import streaming_only
-from engine.source.catalog import check_not_hidden, is_hidden, list_tables, read_table
+from engine.source.catalog import check_not_hidden, is_hidden, list_tables, read_table, uncaptured_kind
 from engine.source.column_grants import grant_of
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
@@ -209,10 +209,15 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
     if (before.database, before.name) not in list_tables(connection):
         if not _DROPS.match(statement or ""):
             check_not_hidden(connection, before.database, before.name)
+        kind = uncaptured_kind(connection, before.database, before.name)
+        why, again = "was dropped or renamed", f"If a table of this name appears again, it {COMES_BACK}"
+        if kind:
+            why = f"is a table of the kind {kind} now, which Tidemark does not capture"
+            again = f"If it becomes an ordinary table again, it {COMES_BACK}"
         raise TableGoneError(
-            f"{before.full_name} was dropped or renamed.",
+            f"{before.full_name} {why}.",
             detail="Its published data is its last state and stays.",
-            hint=f"If a table of this name appears again, it {COMES_BACK}. Otherwise exclude it: tidemark "
+            hint=f"{again}. Otherwise exclude it: tidemark "
             f"remove-table SPEC --table {before.full_name}, or exclude it in source.tables before the next start.",
         )
     null_dates = spec.source.invalid_dates == "null"

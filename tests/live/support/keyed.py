@@ -94,6 +94,7 @@ KEYED: dict[str, Keyed] = {
     ),
     "decimals": Keyed("k DECIMAL(20,4) PRIMARY KEY", ("k",), lambda n: (f"{(n - 1500) * 3}.{n % 10000:04d}",)),
     "doubles": Keyed("k DOUBLE, n INT, PRIMARY KEY (k, n)", ("k", "n"), lambda n: ((n * 37 % 997 - 400) / 7, n)),
+    "floats": Keyed("k FLOAT, n INT, PRIMARY KEY (k, n)", ("k", "n"), lambda n: ((n * 37 % 997 - 400) / 8, n)),
     "bits": Keyed("k BIT(20) PRIMARY KEY", ("k",), lambda n: (n * 13,)),
     "tenant": Keyed(_TENANT, ("tenant", "id"), lambda n: (4 if n % 10 else n % 7, n)),
     "abc": Keyed("a INT, b INT, c INT, PRIMARY KEY (a, b, c)", ("a", "b", "c"), lambda n: (-5, n % 3, n)),

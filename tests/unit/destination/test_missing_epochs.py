@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.base.errors import TidemarkError
+from engine.capture.files import DataFile
 from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, apply
@@ -54,6 +55,21 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
     table = state.tables["d.t"]
     stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").to_record())})
     assert find_missing_epochs(world.destination, stopped, world.records, AFTER) == {}
+
+
+def test_epochs_of_an_earlier_life_are_not_missing(tmp_path: Path) -> None:
+    """A table that was removed with its data, and joined again, lacks nothing of what it had before."""
+    world = changed_world(World(tmp_path, "merge_on_read"))
+    world.epoch(removed={"by": "a", "drop": True})
+    world.epoch(dropped=True)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (3, 3)])], copied=True)
+    state = state_of(world.records)
+    table = world.destination().table(state.owner, OLD)
+    table.open(must_exist=False)
+    files = [DataFile(**file) for file in world.records[-1].tables["d.t"].chunks[0].files]
+    assert table.append("chunks", world.records[-1].epoch, files) is not None
+    assert find_missing_epochs(world.destination, state, world.records, AFTER) == {}
 
 
 def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:

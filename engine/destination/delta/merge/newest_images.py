@@ -196,7 +196,7 @@ def comparable(keys: pa.Table) -> pa.Table:
     """Keys normalised for comparison: -0.0 is the same key as 0.0."""
     for n, column in enumerate(keys.columns):
         if pa.types.is_floating(column.type):
-            keys = keys.set_column(n, keys.field(n), pc.add(column, 0.0))
+            keys = keys.set_column(n, keys.field(n), pc.add(column, pa.scalar(0.0, column.type)))
     return keys
 
 

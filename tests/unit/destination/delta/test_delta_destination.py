@@ -59,9 +59,10 @@ def delta(tmp_path: Path, mode: MirrorMode) -> DeltaDestinationTable:
     return tables
 
 
-def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: MirrorMode) -> None:
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: MirrorMode, kind: str) -> None:
     """The source has one of them: the newest image decides, and keeps its sign."""
-    table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
+    table = Table("shop", "t", (Column("k", kind), Column("v", "int")), ("k",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.pair.create(must_exist=False)
     schema = log_schema(arrow_schema(table))
