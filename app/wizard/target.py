@@ -112,6 +112,27 @@ def _merging(draft: Draft) -> None:
         help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
     )
     frame.choice("Merging into the mirror", draft, MIRRORS, "sink", "mirror", default="auto", help=MIRROR_HELP)
+    _formats(draft)
+
+
+def _formats(draft: Draft) -> None:
+    now = destination_kind.iceberg_of(draft)
+    key = frame.synced(f"{draft.id} formats", now, partial(_keep_formats, draft.id))
+    st.selectbox(
+        "Formats",
+        list(destination_kind.FORMATS),
+        index=list(destination_kind.FORMATS).index(now),
+        format_func=destination_kind.FORMATS.__getitem__,
+        key=key,
+        on_change=_keep_formats,
+        args=(draft.id, key),
+        help=destination_kind.FORMATS_HELP,
+    )
+
+
+def _keep_formats(identity: str, key: str) -> None:
+    version = st.session_state[key] or ""
+    drafts.change(identity, lambda draft: destination_kind.with_iceberg(draft, version))
 
 
 def _start(draft: Draft) -> None:

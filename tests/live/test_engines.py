@@ -141,7 +141,7 @@ def test_such_a_table_stops_and_the_others_go_on(server: Server, database: str, 
 def test_a_table_that_gets_versions_stops_with_that_reason(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """It was not dropped. Without them it is copied again, as the hint says."""
+    """It was not dropped. Without them it is resnapshotted, as the hint says."""
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
     server.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
     pipeline = new_pipeline(server, database, poll=0.2)

@@ -11,9 +11,25 @@ KEEPS = {
     DELTA: "a mirror and a change log for each source table",
     PARQUET: "a change log for each source table, by date and hour",
 }
+FORMATS = {
+    "": "Delta alone",
+    "v3": "Delta and Iceberg v3, with deletion vectors",
+    "v2": "Delta and Iceberg v2, with position deletes",
+}
+"""The formats that tables can be read in, by the version of Iceberg."""
+FORMATS_HELP = (
+    "Iceberg tables over the same files: nothing is stored twice. After each commit, about six small files of metadata "
+    "are written. v2 is for engines that cannot read deletion vectors yet; its readers read more small files."
+)
 WITHOUT_MIRRORS = (
     "Parquet files have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part "
     "of a table."
+)
+_ICEBERG_LAYOUT = (
+    "├── <database>/<table>                     the mirror\n"
+    "├── <database>/<table>__iceberg            the same as an Iceberg table\n"
+    "├── <database>/<table>__changes            the change log\n"
+    "└── <database>/<table>__changes__iceberg   the same as an Iceberg table"
 )
 _LAYOUTS = {
     DELTA: "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log",
@@ -44,6 +60,18 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     return draft
 
 
+def iceberg_of(draft: Draft) -> str:
+    """The version of the Iceberg tables; "" without."""
+    is_published = "iceberg" in draft.get("sink", "formats", default=[])
+    return str(draft.get("sink", "iceberg", default="v3")) if is_published else ""
+
+
+def with_iceberg(draft: Draft, version: str) -> Draft:
+    """The draft with Iceberg tables of a version; "" for none."""
+    draft = draft.put("sink", "formats", value=["delta", "iceberg"] if version else None)
+    return draft.put("sink", "iceberg", value=version if version == "v2" else None)
+
+
 def layout(draft: Draft) -> str:
     """What is written below the destination folder, as a tree."""
-    return _LAYOUTS.get(kind_of(draft), "")
+    return _ICEBERG_LAYOUT if iceberg_of(draft) else _LAYOUTS.get(kind_of(draft), "")

@@ -75,7 +75,9 @@ def happens(draft: Draft) -> list[str]:
 
 def _destination(draft: Draft) -> str:
     kind = destination_kind.kind_of(draft)
-    return f"{destination_kind.KINDS.get(kind, kind)} in {draft.get('sink', 'path', default=words.NOTHING)}"
+    iceberg = destination_kind.iceberg_of(draft)
+    formats = f", also read as Iceberg {iceberg}" if iceberg else ""
+    return f"{destination_kind.KINDS.get(kind, kind)} in {draft.get('sink', 'path', default=words.NOTHING)}{formats}"
 
 
 def _size_and_time(plan: str) -> tuple[str, str]:

@@ -37,6 +37,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     """What the catalog shows."""
     made = Source()
     monkeypatch.setattr(schema_change, "list_tables", lambda _: [("d", "t")] if made.table else [])
+    monkeypatch.setattr(schema_change, "uncaptured_kind", lambda *_: "")
     monkeypatch.setattr(schema_change, "read_table", lambda *_, **__: made.table)
     monkeypatch.setattr(schema_change, "refused", lambda _: made.refused)
     monkeypatch.setattr(schema_change, "plan_tables", lambda *_, **__: [replace(PLAN, reason="planned again")])

@@ -6,7 +6,18 @@ from typing import get_args
 import pytest
 
 from app.wizard.view import destination_kind, summary
-from app.wizard.view.destination_kind import DELTA, KEEPS, KINDS, PARQUET, has_mirrors, layout, with_kind
+from app.wizard.view.destination_kind import (
+    DELTA,
+    FORMATS,
+    KEEPS,
+    KINDS,
+    PARQUET,
+    has_mirrors,
+    iceberg_of,
+    layout,
+    with_iceberg,
+    with_kind,
+)
 from engine.spec.sink_settings import OF_MIRRORS, Sink
 from tests.unit.app.support import draft
 
@@ -16,6 +27,8 @@ MIRRORED = {
     "max_merge_delay_s": 60.0,
     "tables": {"shop.orders": {"mirror": "copy_on_write"}},
     "files_retention": "3d",
+    "formats": ["delta", "iceberg"],
+    "iceberg": "v2",
     "max_versions": 500,
     "changes_retention": "30d",
 }
@@ -38,6 +51,18 @@ def test_the_settings_of_mirrors_leave_with_them() -> None:
     after = with_kind(before, PARQUET)
     assert set(after.get("sink")) == {"type", "path", "maintenance"}
     assert with_kind(before, DELTA).get("sink", "mirror") == "merge_on_read"
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_tables_can_be_iceberg_tables_too(version: str) -> None:
+    """The spec has the choice, and nothing that is the default; layout and summary show it."""
+    draft_ = with_iceberg(draft(), version)
+    assert iceberg_of(draft_) == version
+    sink = Sink(**{**draft_.get("sink"), "path": Path("lake")})
+    assert sink.iceberg_version("d", "t") == {"": None, "v2": 2, "v3": 3}[version]
+    assert ("__iceberg" in layout(draft_)) == bool(version)
+    assert ("Iceberg" in dict(summary.facts(draft_))["Destination"][0]) == bool(version)
+    assert with_iceberg(draft_, "").get("sink") == draft().get("sink")
 
 
 @pytest.mark.parametrize("kind", KINDS)
