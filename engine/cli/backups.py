@@ -49,4 +49,5 @@ def restore(
     if as_json:
         print_json(made.as_dict())
     else:
-        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
+        at = f"epoch {made.epoch}, position {made.position}"
+        out.print(f"Restored {file}. The ledger is at {at}; the next run continues there.", markup=False)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from engine.base.errors import TidemarkError
 
 START = ""
+COMMANDS = ("pause", "resume", "stop")
+"""The events that an operator can cause."""
 
 
 class IllegalEventError(TidemarkError):
@@ -28,7 +30,7 @@ class Machine:
         """The next state. Raises IllegalEventError."""
         following = self.transitions[state].get(event)
         if following is None:
-            allowed = ", ".join(self.transitions[state]) or "none"
+            allowed = ", ".join(one for one in self.transitions[state] if one in COMMANDS) or "nothing"
             raise IllegalEventError(
                 f"{event!r} is not possible while the {self.name} is {state or 'not there'}.",
                 hint=f"Possible now: {allowed}.",

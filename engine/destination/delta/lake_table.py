@@ -191,7 +191,8 @@ class LakeTable:
             raise SpecError(
                 f"The destination {self.folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
-                hint="Move that folder away, then add the table again.",
+                hint="If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
+                "then add the table again.",
             )
 
     def drop(self) -> None:

@@ -167,7 +167,8 @@ class ParquetTable:
             raise SpecError(
                 f"The destination {self._folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
-                hint="Move that folder away, then add the table again.",
+                hint="If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
+                "then add the table again.",
             )
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
