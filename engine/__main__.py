@@ -1,7 +1,8 @@
 """The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
 from engine.cli import ending  # isort: skip - the first import, see there
-from engine.cli import pipeline, backups, verification, auditing, published, watching, silencing, queueing  # isort: skip
+from engine.cli import pipeline, backups, verification, auditing, published, other_engines  # isort: skip
+from engine.cli import watching, silencing, queueing  # isort: skip
 from engine.cli.command import app
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "auditing",
     "backups",
     "main",
+    "other_engines",
     "pipeline",
     "published",
     "queueing",

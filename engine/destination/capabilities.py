@@ -49,8 +49,12 @@ class PublishedFormat:
 
     format: str
     """Its name, such as "Iceberg v3"."""
+    table_place: str
+    """The folder or URL of the table whose files it has."""
     place: str
-    """Its folder or URL."""
+    """Its own folder or URL."""
+    pointer: str
+    """The file that names its newest version; "" without one."""
     version: int | None
     """The version of the table that it has; None if it is not published yet, or another program wrote to it."""
     missing_versions: int

@@ -316,6 +316,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_iceberg_copy.py::test_damaged_metadata_is_published_again_as_the_hint_says",),
     ),
+    "explore/engine_statements.py::engine_statements": (1, INPUT),
     "destination/delta/lake_table.py::LakeTable.create": (
         2,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),

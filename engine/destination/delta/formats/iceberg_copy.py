@@ -101,10 +101,10 @@ class IcebergCopy:
             "the next commit publishes the table again.",
         )
 
-    def read_published(self) -> tuple[int | None, int]:
-        """The version that readers see, and how many later ones it lacks that change something. Writes nothing.
+    def read_published(self) -> tuple[int | None, int, str]:
+        """The version that readers see, how many later ones it lacks that change something, and the metadata file.
 
-        None if there is none, or another program wrote to the table. Raises DestinationError.
+        None and "" if there is none, or another program wrote to the table. Writes nothing. Raises DestinationError.
         """
         table = IcebergTable(self.folder, self._format, TableOrigin({}))
         table.load()
@@ -114,7 +114,7 @@ class IcebergCopy:
             version += 1
             with suppress(ValueError):  # a torn commit is not there
                 missing += not commit_of(version, content).changes_nothing
-        return position, missing
+        return position, missing, "" if position is None else table.metadata_uri
 
     def _read_commit(self, version: int) -> bytes | None:
         """A commit of the Delta log; None if it is not there."""

@@ -48,8 +48,11 @@ class TableFormats:
 
     def published(self, folder: Folder) -> PublishedFormat:
         """What readers of Iceberg see of the Delta table in a folder, read again."""
-        version, missing_versions = self._copies[folder].read_published()
-        return PublishedFormat(f"Iceberg v{self.iceberg}", self._copies[folder].folder.url, version, missing_versions)
+        copy = self._copies[folder]
+        version, missing_versions, pointer = copy.read_published()
+        return PublishedFormat(
+            f"Iceberg v{self.iceberg}", folder.url, copy.folder.url, pointer, version, missing_versions
+        )
 
     def drop(self) -> None:
         """Delete the metadata of all of them."""

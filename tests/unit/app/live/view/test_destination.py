@@ -34,7 +34,9 @@ def test_a_row_says_how_far_iceberg_is() -> None:
         ([(7, 0), (3, 2)], "v3, 2 versions behind"),
         ([(None, 4), (3, 0)], "v3, not published"),
     ):
-        formats = [PublishedFormat("Iceberg v3", place, version, missing) for version, missing in published]
+        formats = [
+            PublishedFormat("Iceberg v3", "/lake/d/a", place, "", version, missing) for version, missing in published
+        ]
         assert destination.row(replace(READ, formats=formats), WORK, now)["Iceberg"] == text
     assert "Iceberg" not in destination.row(READ, WORK, now)
 
