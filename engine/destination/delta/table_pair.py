@@ -13,6 +13,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.formats.table_formats import TableFormats
 from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
@@ -46,6 +47,7 @@ class TablePair:
         formats: TableFormats | None = None,
     ) -> None:
         self._table = table
+        self._ledger = owner.ledger
         self.kept_versions = KeptVersions(root, owner.ledger)
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
         # `optimize` bounds a mirror's files; a change log grows.
@@ -99,6 +101,9 @@ class TablePair:
         """Delete those that exist and belong to the ledger; also completes an interrupted deletion."""
         if self.formats is not None:
             self.formats.drop()
+        else:  # they may have been published under an earlier spec
+            for lake in (self.mirror.lake, self.changes.lake):
+                IcebergCopy(lake.folder, self._ledger, 3, ()).drop()
         self.mirror.lake.drop()
         self.changes.drop()
 

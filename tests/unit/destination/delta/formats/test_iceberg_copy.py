@@ -375,6 +375,7 @@ def test_a_table_that_was_created_again_or_moved_begins_again(tmp_path: Path, ic
     _, copy, _ = copies_of(moved, iceberg)[0]
     assert all("/b/d/t/" in task.file.file_path for task in opened(copy.folder).scan().plan_files())
     moved.pair.drop()
+    assert not path_of(copy.folder).exists(), "also by a spec without Iceberg"
     again = Lake(tmp_path / "b", "merge_on_read")
     again.copy({1: 1})
     assert_equal(again, iceberg)
