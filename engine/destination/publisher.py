@@ -235,7 +235,7 @@ class Publisher:
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
                         self._replay.merge_all()
-                        if isinstance(self.destination, PublishesFormats):
+                        if marker.last and isinstance(self.destination, PublishesFormats):
                             self.destination.finish_formats()
                         marker.reached_event.set()
                         if marker.last:

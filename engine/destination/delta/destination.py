@@ -89,7 +89,7 @@ class DeltaDestination:
     def _pair(self, owner: Owner, table: Table, *, on_read: bool = False) -> TablePair:
         iceberg, formats = self._sink.iceberg_version(table.database, table.name), None
         if iceberg is not None:
-            formats = TableFormats(self._formats, table.full_name, owner.ledger, iceberg)
+            formats = TableFormats(self._formats, table.full_name, owner.ledger, iceberg, self._terms.check)
         return TablePair(self._sink.folder, owner, table, self._guards, on_read=on_read, formats=formats)
 
     def format_states(self) -> Sequence[FormatState]:

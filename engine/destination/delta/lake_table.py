@@ -68,7 +68,7 @@ class LakeTable:
     owner: the ledger. guards: called before it is written to. name: of the captured table, for messages. kinds: the
     transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
     load. keeps: whether the newest version stays in memory, for tables of few files. on_commit: called after each
-    commit.
+    commit, with its version.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LakeTable:
         guards: Guards,
         *,
         keeps: bool,
-        on_commit: Callable[[], None] = lambda: None,
+        on_commit: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.folder = folder
         self.kinds = kinds
@@ -253,7 +253,7 @@ class LakeTable:
                     raise
             else:
                 self._recent.add(commit_actions.add, commit_actions.remove)
-                self._on_commit()
+                self._on_commit(self.log.version)
                 return True
         raise DestinationError(
             f"Another writer keeps committing to {self.folder.url}: {_ATTEMPTS + 1} attempts came too late.",

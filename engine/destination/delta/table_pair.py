@@ -3,7 +3,7 @@
 `<path>/<database>/<table>` is the mirror, and `<table>__changes` the change log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,9 +52,11 @@ class TablePair:
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
         # `optimize` bounds a mirror's files; a change log grows.
         name, kinds = table.full_name, (CHUNKS, MERGE, MERGED_SEQ)
-        note_changes, note_mirror = _nothing, _nothing
+        note_changes: Callable[[int], None] = _nothing
+        note_mirror: Callable[[int], None] = _nothing
         if formats is not None:
-            note_changes, note_mirror = formats.follow(changes), formats.follow(mirror, table.key)
+            note_changes = formats.follow(changes)
+            note_mirror = formats.follow(mirror, table.key)
         log = LakeTable(changes, owner, name, _log_kinds(table), guards, keeps=False, on_commit=note_changes)
         self.changes = ChangeLogTable(log)
         lake = LakeTable(mirror, owner, name, kinds, guards, keeps=True, on_commit=note_mirror)
@@ -90,7 +92,7 @@ class TablePair:
             self.mirror.create(self.table, must_exist=must_exist)
         self.changes.create(self.table, must_exist=must_exist)
         if self.formats is not None:
-            self.formats.note_all()
+            self.formats.note_all({lake.folder: lake.log.version for lake in self.lakes})
 
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join."""
@@ -215,7 +217,7 @@ class TablePair:
         return expectations
 
 
-def _nothing() -> None:
+def _nothing(_: int) -> None:
     """What is done after a commit to a table without other formats."""
 
 

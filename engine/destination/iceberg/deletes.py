@@ -10,7 +10,15 @@ import numpy as np
 
 from engine.base.parallel import map_parallel
 from engine.destination.iceberg.changes import Vector, VersionChange
-from engine.destination.iceberg.manifest_files import ADDED, DATA, DELETES, POSITION_DELETES, FileRecord, ManifestEntry
+from engine.destination.iceberg.manifest_files import (
+    ADDED,
+    DATA,
+    DELETES,
+    POSITION_DELETES,
+    PUFFIN,
+    FileRecord,
+    ManifestEntry,
+)
 from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
 from engine.destination.iceberg.position_deletes import PATH_FIELD, RowPositions, content_of, united
 from engine.destination.iceberg.puffin import Blob, puffin
@@ -39,7 +47,9 @@ def _change_vectors(files: ManifestSet, change: VersionChange, following: NextSn
 def _vector_entries(files: ManifestSet, vectors: Mapping[str, Vector], following: NextSnapshot) -> list[ManifestEntry]:
     if not vectors:
         return []
-    blobs = [Blob(uri, vector.content(), vector.rows) for uri, vector in vectors.items()]
+    contents = map_parallel(lambda vector: vector.content(), vectors.values(), files.folder.at_once)
+    pairs = zip(vectors.items(), contents, strict=True)
+    blobs = [Blob(uri, content, vector.rows) for (uri, vector), content in pairs]
     content, offsets = puffin(blobs)
     path = files.add_file(f"{following.prefix}-dv.puffin", content)
     records = [
@@ -47,7 +57,7 @@ def _vector_entries(files: ManifestSet, vectors: Mapping[str, Vector], following
             path,
             blob.rows,
             len(content),
-            format="PUFFIN",
+            format=PUFFIN,
             content=POSITION_DELETES,
             referenced=blob.data_file,
             offset=offset,

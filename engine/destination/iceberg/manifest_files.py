@@ -19,13 +19,14 @@ EXISTING, ADDED, DELETED = 0, 1, 2
 """The status of an entry."""
 DATA, DELETES = 0, 1
 """The content of a manifest."""
+PUFFIN = "PUFFIN"
 POSITION_DELETES = 1
 """The content of a file that a manifest of deletes lists."""
 Format = Literal[2, 3]
 """Of the table: the version of Iceberg's spec."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileRecord:
     """A data file, a file of deletes or a deletion vector."""
 
@@ -47,11 +48,11 @@ class FileRecord:
 
     @property
     def name(self) -> str:
-        """By which changes call it: the data file's URI, also of a vector."""
-        return self.referenced or self.path
+        """By which changes call it: its URI, or of a vector that of the data file."""
+        return self.referenced if self.referenced and self.format == PUFFIN else self.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManifestEntry:
     """A file in a manifest."""
 
@@ -248,12 +249,6 @@ def entries_of(content: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
             row_id += entry.file.rows
         entries.append(replace(entry, sequence=manifest.sequence if entry.sequence is None else entry.sequence))
     return entries
-
-
-def all_paths(content: bytes) -> set[str]:
-    """The files that a manifest names, whatever their status."""
-    records: Iterable[Any] = fastavro.reader(io.BytesIO(content))
-    return {_entry(record).file.path for record in records}
 
 
 def list_content(

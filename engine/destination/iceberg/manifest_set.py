@@ -30,6 +30,10 @@ MOST_ENTRIES = 1000
 _TIER = 10
 
 
+class MetadataGoneError(Exception):
+    """A metadata file of the newest snapshot is gone."""
+
+
 class OutOfStepError(Exception):
     """The newest snapshot does not have the files that the next one removes."""
 
@@ -77,7 +81,12 @@ class ManifestSet:
         """A metadata file, which may not be stored yet."""
         name = uri.rpartition("/")[2]
         content = self.new_files.get(name)
-        return self.folder.read(name) if content is None else content
+        if content is not None:
+            return content
+        try:
+            return self.folder.read(name)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MetadataGoneError(uri) from error
 
     def change(
         self, following: NextSnapshot, content: int, removed: AbstractSet[str], added: Sequence[ManifestEntry]

@@ -4,16 +4,17 @@ A commit creates the next metadata file, which only one writer can do, after all
 snapshots. `version-hint.text` names the newest one, and comes last: a reader that finds an older one reads an older
 snapshot. Hadoop catalogs of Iceberg commit in the same way.
 
-Snapshots are expired by `expire`, and files that no snapshot needs are deleted: only those beside the table's metadata,
-never data files.
+Snapshots are expired by `expire`, and beyond a number. Metadata files that no snapshot needs are deleted later
+(`unneeded_files`), and data files never.
 """
 
 import hashlib
 import struct
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from engine.base import clock
@@ -25,18 +26,16 @@ from engine.destination.iceberg.deletes import change_deletes
 from engine.destination.iceberg.manifest_files import (
     ADDED,
     DATA,
-    DELETES,
     FileRecord,
     Format,
     ManifestEntry,
-    all_paths,
-    entries_of,
     list_content,
     manifests_of,
 )
 from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
 from engine.destination.iceberg.metadata import NUMBER, PROPERTIES, VERSION, IcebergSnapshot, TableMetadata
 from engine.destination.iceberg.schemas import Evolution, IcebergSchema, evolve
+from engine.destination.iceberg.unneeded_files import UnneededFiles
 from engine.store.folder import Folder
 
 POINTER = "version-hint.text"
@@ -45,7 +44,8 @@ MOST_SNAPSHOTS = 500
 _EXPIRED_AT_ONCE = 50
 _OLD_METADATA = 100
 """Metadata files that are kept for readers that have just found them."""
-_ORPHAN_S = 3600.0
+_LATER_MS = 60_000
+"""How far clocks may be apart."""
 _PROGRAMS = ("engine-name", "app-id")
 """The keys of a summary by which other programs name themselves."""
 
@@ -77,6 +77,9 @@ class IcebergTable:
         self._format = format_version
         self._place = place
         self._number = 0
+        self._pointer = 0
+        """The commit that readers find."""
+        self._unneeded = UnneededFiles(folder / "metadata")
         self._files: ManifestSet | None = None
 
     @property
@@ -89,18 +92,25 @@ class IcebergTable:
 
         None if there is no snapshot, or another program made it.
         """
-        newest = None if self.metadata is None or self.foreign_commit else self.metadata.newest
-        return None if newest is None else newest.version
+        metadata = self.metadata  # another thread may load the table
+        if metadata is None or metadata.newest is None or self._is_foreign(metadata):
+            return None
+        return metadata.newest.version
 
     @property
     def foreign_commit(self) -> str:
         """What another program has done in the newest commit, and which program; "" if the commit is ours."""
-        if self.metadata is None or self.metadata.properties.get(NUMBER) == str(self._number):
+        metadata = self.metadata
+        if metadata is None or not self._is_foreign(metadata):
             return ""
-        newest = self.metadata.newest
+        newest = metadata.newest
         summary = {} if newest is None or newest.version is not None else newest.summary
         program = next((summary[key] for key in _PROGRAMS if key in summary), "an unknown program")
         return f"{'a commit' if summary else 'a change of columns or properties'} by {program}"
+
+    def _is_foreign(self, metadata: TableMetadata) -> bool:
+        """Whether another program made the commit: it repeats our properties, and cannot know the number."""
+        return metadata.properties.get(NUMBER) != str(self._number)
 
     @property
     def metadata_uri(self) -> str:
@@ -126,9 +136,8 @@ class IcebergTable:
 
     def _newest_number(self) -> int:
         """The number of the newest metadata file; 0 without one."""
-        folder, number = self._metadata_folder, 0
-        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
-            number = int(folder.read(POINTER))
+        folder, number = self._metadata_folder, self._read_pointer()
+        self._pointer = number
         if not number or folder.find(metadata_name(number)) is None:
             number = max((_number_of(entry.name) for entry in folder.entries("v")), default=0)
         while folder.find(metadata_name(number + 1)) is not None:
@@ -145,10 +154,10 @@ class IcebergTable:
     def commit(self, changes: Sequence[VersionChange]) -> None:
         """Commit a snapshot for each version, in order.
 
-        Raises OtherWriterError when another program has committed since the last load, OutOfStepError when the newest
-        snapshot is not the version before the first change.
+        Raises OtherWriterError when there is another commit since the last load, OutOfStepError when the newest
+        snapshot is not the version before the first change, MetadataGoneError when files of the newest one are gone.
         """
-        metadata = before = self.metadata or self._begin()
+        metadata = self.metadata or self._begin()
         files = self._files or self._read_files(metadata)
         self._files = None  # until all is well
         for change in changes:
@@ -158,43 +167,45 @@ class IcebergTable:
         self._put(replace(metadata, snapshots=snapshots), files.new_files)
         files.forget_others()
         self._files = files
-        remaining = {one.id for one in snapshots}
-        self._delete_unneeded([one for one in before.snapshots if one.id not in remaining])
 
     def expire(self, before_ms: int, oldest_version: int) -> int:
         """Expire the snapshots that a later one replaced before a time, and those of earlier versions.
 
-        The newest one stays. Returns how many.
+        The newest one stays. Those of times to come, which a wrong clock gave them, go too: nobody knows their age.
+        Returns how many.
         """
         if self.metadata is None:
             return 0
-        snapshots = self.metadata.snapshots
+        snapshots, now_ms = self.metadata.snapshots, clock.unix_s() * 1000 + _LATER_MS
         count = 0
         for one, following in pairwise(snapshots):
-            if following.at_ms >= before_ms and not (one.version is not None and one.version < oldest_version):
+            is_young = before_ms <= following.at_ms <= now_ms
+            if is_young and not (one.version is not None and one.version < oldest_version):
                 break
             count += 1
         if count:
             self._put(replace(self.metadata, snapshots=snapshots[count:]), {})
-            self._delete_unneeded(snapshots[:count])
         return count
 
-    def delete_orphans(self) -> int:
-        """Delete files that commits left behind which were killed or came too late. Returns how many."""
-        if self.metadata is None or not self.metadata.snapshots:
+    def delete_unneeded(self, guard: Callable[[], object]) -> int:
+        """Delete metadata files that no snapshot has needed for an hour. Returns how many.
+
+        guard: called right before; raises PipelineHeldError.
+        """
+        if self.metadata is None:
             return 0
-        now_s, snapshots = clock.unix_s(), self.metadata.snapshots
-        prefixes = {_prefix(one.manifest_list) for one in snapshots}
-        old, oldest_sequence = self._needed_by(snapshots[0]), snapshots[0].sequence
-        names = [
-            entry.name
-            for entry in self._metadata_folder.entries()
-            if now_s - entry.changed_s > _ORPHAN_S
-            and (sequence := _sequence_of(entry.name)) is not None
-            and (entry.name not in old if sequence < oldest_sequence else _prefix(entry.name) not in prefixes)
-        ]
-        self._metadata_folder.delete(names)
-        return len(names)
+
+        def check() -> bool:
+            guard()
+            return self._metadata_folder.find(metadata_name(self._number + 1)) is None
+
+        return self._unneeded.delete(self.metadata, check)
+
+    def write_pointer(self) -> None:
+        """Name the newest commit to readers, if the last writer was killed before it did."""
+        if self._number and self._pointer != self._number and not self.foreign_commit:
+            self._metadata_folder.write(POINTER, str(self._number).encode())
+            self._pointer = self._number
 
     def _begin(self) -> TableMetadata:
         return TableMetadata(
@@ -209,8 +220,10 @@ class IcebergTable:
 
     def _read_files(self, metadata: TableMetadata) -> ManifestSet:
         newest = metadata.newest
-        manifests = [] if newest is None else manifests_of(self._metadata_folder.read(_name(newest.manifest_list)))
-        return ManifestSet(self._metadata_folder, self._format, manifests)
+        files = ManifestSet(self._metadata_folder, self._format, ())
+        if newest is not None:
+            files.manifests = manifests_of(files.read_file(newest.manifest_list))
+        return files
 
     def _with(self, metadata: TableMetadata, files: ManifestSet, change: VersionChange) -> TableMetadata:
         """The metadata with the snapshot of a version; its files wait in `files`."""
@@ -221,7 +234,7 @@ class IcebergTable:
         )
         schema, parent = evolution.schema, metadata.newest
         earlier = () if evolution.breaks else [one for one in metadata.schemas if one != schema]
-        sequence = metadata.last_sequence + 1
+        sequence, now_ms = metadata.last_sequence + 1, round(clock.unix_s() * 1000)
         prefix = f"{sequence:020d}-{uuid.uuid4().hex[:12]}"
         identity = hashlib.sha256(f"{metadata.uuid}-{prefix}".encode()).digest()
         following = NextSnapshot(int.from_bytes(identity[:8], "big") >> 2 or 1, sequence, schema, prefix)
@@ -240,7 +253,7 @@ class IcebergTable:
         snapshot = IcebergSnapshot(
             following.id,
             sequence,
-            max(change.at_ms, 0 if parent is None else parent.at_ms),  # readers refuse times that go back
+            max(min(change.at_ms, now_ms), 0 if parent is None else parent.at_ms),  # readers refuse other orders
             path,
             schema.id,
             {
@@ -268,12 +281,14 @@ class IcebergTable:
     def _put(self, metadata: TableMetadata, new_files: Mapping[str, bytes]) -> None:
         """Store the files, then commit the metadata that names them. Raises OtherWriterError."""
         folder, number = self._metadata_folder, self._number + 1
+        newest_ms = [] if metadata.newest is None else [metadata.newest.at_ms]
         metadata = replace(
             metadata,
             properties={**metadata.properties, NUMBER: str(number)},
-            updated_ms=max(round(clock.unix_s() * 1000), metadata.updated_ms),
+            updated_ms=max([round(clock.unix_s() * 1000), metadata.updated_ms, *newest_ms]),
         )
-        map_parallel(lambda pair: folder.create(*pair), new_files.items(), folder.at_once)
+        steps: list[Callable[[], object]] = [partial(folder.create, *pair) for pair in new_files.items()]
+        map_parallel(lambda step: step(), [self._check_newest, *steps], folder.at_once)
         content = metadata.to_json()
         try:
             is_created = bool(folder.create(metadata_name(number), content))
@@ -282,43 +297,30 @@ class IcebergTable:
             if not is_created:
                 raise
         if not is_created:
-            self.metadata = None
             raise OtherWriterError
-        folder.write(POINTER, str(number).encode())
         self.metadata = metadata
         self._number = number
-        if number > _OLD_METADATA and number % _EXPIRED_AT_ONCE == 0:
-            last = number - _OLD_METADATA
-            folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _EXPIRED_AT_ONCE), last + 1))
+        with suppress(Exception):  # the commit is made; the next look repeats the rest
+            self.write_pointer()
+            if number > _OLD_METADATA and number % _EXPIRED_AT_ONCE == 0:
+                last = number - _OLD_METADATA
+                folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _EXPIRED_AT_ONCE), last + 1))
 
-    def _delete_unneeded(self, expired: Sequence[IcebergSnapshot]) -> None:
-        """Delete the files that only these snapshots needed, which were the oldest ones."""
-        if not expired or self.metadata is None:
+    def _check_newest(self) -> None:
+        """Raises OtherWriterError if the table is gone, or far ahead: the number of an old commit may be free again."""
+        if not self._number:
             return
-        folder = self._metadata_folder
-        lists = [_name(one.manifest_list) for one in expired]
-        needed, manifests = self._needed_by(self.metadata.snapshots[0]), dict[str, int]()
-        for content in map_parallel(folder.read, lists, folder.at_once):
-            manifests |= {_name(one.path): one.content for one in manifests_of(content)}
-        unneeded = [name for name in manifests if name not in needed]
-        deletes = [name for name in unneeded if manifests[name] == DELETES]
-        paths = set[str]().union(*map(all_paths, map_parallel(folder.read, deletes, folder.at_once)))
-        folder.delete([name for name in map(_name, paths) if name not in needed])
-        folder.delete(unneeded)
-        folder.delete(lists)
+        pointer = self._read_pointer()
+        if pointer == self._number:
+            return
+        if pointer > self._number or self._metadata_folder.find(metadata_name(self._number)) is None:
+            raise OtherWriterError
 
-    def _needed_by(self, snapshot: IcebergSnapshot) -> set[str]:
-        """The names of the metadata files of a snapshot. Later ones have these, and none that is older."""
-        folder = self._metadata_folder
-        manifests = manifests_of(folder.read(_name(snapshot.manifest_list)))
-        deletes = [one for one in manifests if one.content == DELETES]
-        contents = map_parallel(lambda one: folder.read(_name(one.path)), deletes, folder.at_once)
-        live = (entry for content, one in zip(contents, deletes, strict=True) for entry in entries_of(content, one))
-        return (
-            {_name(one.path) for one in manifests}
-            | {_name(entry.file.path) for entry in live}
-            | {_name(snapshot.manifest_list)}
-        )
+    def _read_pointer(self) -> int:
+        """The number of the commit that readers find; 0 without one."""
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            return int(self._metadata_folder.read(POINTER))
+        return 0
 
 
 def _record(file: NewFile, schema: IcebergSchema) -> FileRecord:
@@ -330,21 +332,6 @@ def _record(file: NewFile, schema: IcebergSchema) -> FileRecord:
         return {one.id: struct.pack(kinds[one.type], value) for one, value in pairs if one.type in kinds}
 
     return FileRecord(file.uri, file.rows, file.bytes, serialized(file.low), serialized(file.high))
-
-
-def _name(uri: str) -> str:
-    return uri.rpartition("/")[2]
-
-
-def _prefix(path: str) -> str:
-    """What the files of one snapshot have in common: its sequence number, and an identifier of the attempt."""
-    return "-".join(_name(path).split("-")[:2])
-
-
-def _sequence_of(name: str) -> int | None:
-    """The sequence number in the name of a file of a snapshot; None for other files."""
-    number = name.partition("-")[0]
-    return int(number) if len(number) == 20 and number.isdecimal() else None
 
 
 def _number_of(name: str) -> int:

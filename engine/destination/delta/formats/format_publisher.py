@@ -1,25 +1,25 @@
-"""A thread that publishes the other formats of a destination's tables, right after their Delta commits.
+"""Threads that publish the other formats of a destination's tables, right after their Delta commits.
 
 It keeps no essential state: what it has not published, the Delta logs still have (`iceberg_copy`). A table whose
 metadata cannot be written is tried again after a pause; the Delta table and all other tables are not affected.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
-from engine.base.parallel import map_parallel
 from engine.destination.capabilities import FormatState
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.destination_protocol import Guard
 
 _AT_ONCE = 8
 _BATCH_S = 0.5
-"""The least time between two rounds, so that a table that commits often has several snapshots in one commit."""
+"""The least time between two rounds of a table, so that one that commits often has several snapshots in one commit."""
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
 _IDLE_S = 60.0
+"""After this time without commits, a table is dropped from memory."""
 _FINISH_S = 60.0
 
 
@@ -33,10 +33,17 @@ class _Follower:
     """When the oldest commit was made that may not be published (`clock.monotonic_s`)."""
     notes: int = 0
     """How many commits were noted."""
+    version: int = -1
+    """The newest version that was noted."""
+    is_running: bool = False
+    """Whether a thread publishes it."""
+    due_s: float = 0.0
+    """When it may be published again."""
+    published_s: float | None = None
+    """When it was published last; None if it was dropped from memory since."""
     failure: str = ""
     hint: str = ""
     foreign_commits: list[str] = field(default_factory=list)
-    retry_at_s: float = 0.0
     pause_s: float = _RETRY_S
 
 
@@ -47,7 +54,7 @@ class FormatPublisher:
         self._guard = guard
         self._followers: dict[str, _Follower] = {}
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._is_held = False
 
     def copy_of(self, table: str, copy: IcebergCopy) -> IcebergCopy:
@@ -60,25 +67,27 @@ class FormatPublisher:
         with self._changed:
             self._followers.pop(copy.folder.url, None)
 
-    def note(self, copy: IcebergCopy) -> None:
-        """Publish soon what the Delta table has got."""
+    def note(self, copy: IcebergCopy, version: int = -1) -> None:
+        """Publish soon what the Delta table has got. version: its newest one, if that is known."""
         with self._changed:
             follower = self._followers.get(copy.folder.url)
-            if follower is None:
+            if follower is None or follower.copy is not copy:
                 return  # it is dropped
             follower.notes += 1
+            follower.version = max(follower.version, version)
             if follower.waits_since_s is None:
                 follower.waits_since_s = clock.monotonic_s()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="formats", daemon=True)
-                self._thread.start()
+            waiting = sum(one.waits_since_s is not None for one in self._followers.values())
+            if len(self._threads) < min(waiting, _AT_ONCE):
+                self._threads.append(threading.Thread(target=self._work, name="formats", daemon=True))
+                self._threads[-1].start()
             self._changed.notify_all()
 
     def finish(self) -> None:
         """Wait until all is published, or what is not has failed; a minute at most."""
         until_s = clock.monotonic_s() + _FINISH_S
         with self._changed:
-            while self._unpublished() and not self._is_held and (left_s := until_s - clock.monotonic_s()) > 0:
+            while self._has_work() and not self._is_held and (left_s := until_s - clock.monotonic_s()) > 0:
                 self._changed.wait(min(left_s, 1.0))
 
     def states(self) -> Sequence[FormatState]:
@@ -89,7 +98,7 @@ class FormatPublisher:
                     one.table,
                     one.copy.folder.url,
                     one.copy.published_version,
-                    0.0 if one.waits_since_s is None else clock.monotonic_s() - one.waits_since_s,
+                    self._waits_s(one),
                     one.failure,
                     one.hint,
                     one.foreign_commits,
@@ -106,45 +115,65 @@ class FormatPublisher:
             follower = self._followers.get(copy.folder.url)
             return follower is not None and follower.waits_since_s is None
 
-    def _unpublished(self) -> list[_Follower]:
-        return [one for one in self._followers.values() if one.waits_since_s is not None and not one.failure]
+    def waits_s(self, copies: Iterable[IcebergCopy]) -> float:
+        """For how many seconds the oldest commit waits that one of these lacks."""
+        with self._changed:
+            followers = (self._followers.get(copy.folder.url) for copy in copies)
+            return max((self._waits_s(one) for one in followers if one is not None), default=0.0)
+
+    @staticmethod
+    def _waits_s(follower: _Follower) -> float:
+        return 0.0 if follower.waits_since_s is None else clock.monotonic_s() - follower.waits_since_s
+
+    def _has_work(self) -> bool:
+        followers = self._followers.values()
+        return any(one.is_running or (one.waits_since_s is not None and not one.failure) for one in followers)
 
     def _work(self) -> None:
         while not self._is_held:
-            began_s = clock.monotonic_s()
             with self._changed:
-                due = [
-                    one
-                    for one in self._followers.values()
-                    if one.waits_since_s is not None and one.retry_at_s <= began_s
-                ]
-                if not due:
+                follower = self._next()
+                if follower is None:
                     self._changed.wait(self._pause_s())
                     continue
-            map_parallel(self._publish, due, _AT_ONCE)
+                follower.is_running = True
+            if follower.waits_since_s is None:
+                follower.copy.rest()
+                follower.published_s = None
+            else:
+                self._publish(follower)
             with self._changed:
+                follower.is_running = False
                 self._changed.notify_all()
-            clock.sleep(max(0.0, began_s + _BATCH_S - clock.monotonic_s()))
+
+    def _next(self) -> _Follower | None:
+        """The table that has waited longest and may be published; else one to be dropped from memory."""
+        now_s = clock.monotonic_s()
+        free = [one for one in self._followers.values() if not one.is_running and one.due_s <= now_s]
+        waiting = [one for one in free if one.waits_since_s is not None]
+        if waiting:
+            return min(waiting, key=lambda one: one.waits_since_s or 0.0)
+        return next((one for one in free if one.published_s and one.published_s < now_s - _IDLE_S), None)
 
     def _pause_s(self) -> float:
         now_s = clock.monotonic_s()
-        waits = [one.retry_at_s - now_s for one in self._followers.values() if one.waits_since_s is not None]
-        return max(0.05, min(waits, default=_IDLE_S))
+        waiting = (one for one in self._followers.values() if one.waits_since_s is not None and not one.is_running)
+        return max(0.05, min((one.due_s - now_s for one in waiting), default=_IDLE_S))
 
     def _publish(self, follower: _Follower) -> None:
         since_s, notes = clock.monotonic_s(), follower.notes
         try:
             self._guard()
-            follower.copy.catch_up()
+            follower.copy.catch_up(follower.version)
             commits = follower.copy.take_foreign_commits()
         except PipelineHeldError:
             self._is_held = True
         except Exception as error:  # noqa: BLE001 - the Delta table is right, and the next round tries again
+            told = error if isinstance(error, TidemarkError) else None
             with self._changed:
-                told = error if isinstance(error, TidemarkError) else None
                 follower.failure = told.message if told else f"{type(error).__name__}: {error}"
                 follower.hint = told.hint if told else ""
-                follower.retry_at_s = clock.monotonic_s() + follower.pause_s
+                follower.due_s = clock.monotonic_s() + follower.pause_s
                 follower.pause_s = min(2 * follower.pause_s, _LONGEST_RETRY_S)
         else:
             with self._changed:
@@ -152,5 +181,6 @@ class FormatPublisher:
                 follower.failure = ""
                 follower.hint = ""
                 follower.pause_s = _RETRY_S
-                follower.retry_at_s = 0.0
+                follower.due_s = since_s + _BATCH_S
+                follower.published_s = clock.monotonic_s()
                 follower.waits_since_s = None if follower.notes == notes else since_s

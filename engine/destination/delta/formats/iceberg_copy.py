@@ -5,8 +5,8 @@ made from the Delta log alone, so a runner that was killed between the two commi
 catches up from there, in order; and of two runners that do so at once, one commits each snapshot.
 
 A version is published by what its commit changes. It is compared with what the newest snapshot has if that is not
-possible: for the first snapshot, after commits of other programs to either table, and where the Delta log has lost or
-changed the commit of the last snapshot.
+possible: for the first snapshot, after commits of other programs to either table, where the Delta log has lost or
+changed a commit, and where files of a version in between are gone.
 """
 
 import threading
@@ -28,9 +28,10 @@ from engine.destination.delta.formats.version_changes import (
 )
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.log.table_opening import is_table, open_table
+from engine.destination.destination_protocol import Guard, no_guard
 from engine.destination.iceberg.changes import VersionChange
 from engine.destination.iceberg.manifest_files import Format
-from engine.destination.iceberg.manifest_set import OutOfStepError
+from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
 from engine.destination.iceberg.table import IcebergTable, OtherWriterError, TableOrigin
 from engine.spec.folder_names import ICEBERG
@@ -48,14 +49,30 @@ def iceberg_folder(delta_folder: Folder) -> Folder:
 
 
 class IcebergCopy:
-    """The Iceberg metadata of the Delta table in a folder. ledger: its identifier. sort_columns: of the data files."""
+    """The Iceberg metadata of the Delta table in a folder.
 
-    def __init__(self, delta_folder: Folder, ledger: str, format_version: Format, sort_columns: Sequence[str]) -> None:
+    ledger: its identifier. sort_columns: of the data files. guard: called before files are deleted.
+    """
+
+    def __init__(
+        self,
+        delta_folder: Folder,
+        ledger: str,
+        format_version: Format,
+        sort_columns: Sequence[str],
+        guard: Guard = no_guard,
+    ) -> None:
         self.folder = iceberg_folder(delta_folder)
         self._delta_folder = delta_folder
         self._ledger = ledger
         self._format = format_version
         self._sort_columns = sort_columns
+        self._guard = guard
+        self._compares = False
+        """Whether the next version is compared with what the newest snapshot has."""
+        self._begins_again = False
+        """Whether the snapshots are to be forgotten."""
+        self._is_dropped = False
         self._lock = threading.RLock()
         self._table: IcebergTable | None = None
         self._foreign_commits: list[str] = []
@@ -79,27 +96,49 @@ class IcebergCopy:
             commits, self._foreign_commits = self._foreign_commits, []
             return commits
 
-    def catch_up(self) -> int:
+    def catch_up(self, at_least: int = -1) -> int:
         """Publish the versions that have no snapshot yet, in order. Returns how many.
 
-        Raises DestinationError, SpecError or an error of the store.
+        at_least: a version that the Delta log has. Raises DestinationError, SpecError or an error of the store.
         """
         with self._lock:
-            count = 0
-            for _ in range(_ATTEMPTS):
-                try:
-                    while published := self._publish_some():
-                        count += published
-                except (OtherWriterError, OutOfStepError):
-                    self._forget()  # it is loaded again, and compared
-                else:
-                    return count
+            if self._is_dropped:
+                return 0
+            try:
+                return self._caught_up(at_least)
+            except BaseException:
+                self._forget()  # nobody knows what was done
+                raise
+
+    def _caught_up(self, at_least: int) -> int:
+        count = 0
+        for _ in range(_ATTEMPTS):
+            try:
+                while published := self._publish_some(at_least):
+                    count += published
+                    if published < _VERSIONS_AT_ONCE and self.looked_version >= at_least:
+                        break
+            except OtherWriterError:
+                self._forget()
+            except OutOfStepError:
+                self._forget()
+                self._compares = True
+            except MetadataGoneError:
+                self._forget()
+                self._begins_again = True
+            else:
+                return count
         raise DestinationError(
             f"Another writer keeps committing to the Iceberg table {self.folder.url}.",
             detail="The Delta table beside it is right. The Iceberg table stays as that writer left it.",
             hint="Find out who writes there: the summaries of its snapshots name the program. Stop that writer; then "
             "the next commit publishes the table again.",
         )
+
+    def rest(self) -> None:
+        """Drop from memory what the next call can read again."""
+        with self._lock:
+            self._forget()
 
     def read_published(self) -> tuple[int | None, int, str]:
         """The version that readers see, how many later ones it lacks that change something, and the metadata file.
@@ -132,18 +171,29 @@ class IcebergCopy:
             self.catch_up()
             if self._table is None:
                 return 0  # there is no Delta table
-            expired = self._table.expire(round((clock.utc_now() - retention).timestamp() * 1000), oldest_version)
-            self._table.delete_orphans()
+            before_ms = round((clock.utc_now() - retention).timestamp() * 1000)
+            try:
+                expired = self._table.expire(before_ms, oldest_version)
+                self._table.delete_unneeded(self._guard)
+            except OtherWriterError:
+                self._forget()
+                return 0  # the next time
+            except FileNotFoundError:
+                self._forget()
+                self._begins_again = True
+                return self.catch_up()
             return expired
 
     def drop(self) -> None:
-        """Delete the Iceberg metadata, if it belongs to the ledger."""
+        """Delete the Iceberg metadata, if it belongs to the ledger, and publish nothing more."""
         with self._lock:
+            self._is_dropped = True
             self._forget()
             if not (self.folder / "metadata").is_there or is_table(self.folder):
                 return
             table = IcebergTable(self.folder, self._format, TableOrigin({}))
-            table.load()
+            with suppress(DestinationError):  # nobody can read it, and the table that it is of goes
+                table.load()
             if table.metadata is None or table.metadata.properties.get(LEDGER) == self._ledger:
                 drop(self.folder)
 
@@ -151,27 +201,37 @@ class IcebergCopy:
         self._table = None
         self._position = None
 
-    def _publish_some(self) -> int:
+    def _publish_some(self, at_least: int) -> int:
         """Publish the next versions, at most some. Returns how many there were."""
         table = self._opened()
         if table is None:
             return 0
-        if self._position is None:
+        table.write_pointer()
+        if self._position is None and not self._compares:
             self._position = self._last_position(table)
+            at_least = max(at_least, newest_version(self._delta_folder))
         commits = self._next_commits()
-        if commits is None:
-            newest = self._newest_commit()
-            if newest is None:
-                return 0
-            table.commit([whole_change(self._delta_folder, newest, self._ledger)])
-            self._position = newest.version, newest.digest
-            return 1
-        changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
-        if changes:
-            table.commit(changes)
+        if commits is not None and (commits or self.looked_version >= at_least) and self._publish(table, commits):
+            return len(commits)
+        newest = self._newest_commit()
+        if newest is None or (not self._compares and self._position == (newest.version, newest.digest)):
+            return 0
+        table.commit([whole_change(self._delta_folder, newest, self._ledger)])
+        self._compares = False
+        self._position = newest.version, newest.digest
+        return 1
+
+    def _publish(self, table: IcebergTable, commits: Sequence[DeltaCommit]) -> bool:
+        """Publish these versions. Returns False if that is not possible, because files of them are gone."""
+        try:
+            changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
+            if changes:
+                table.commit(changes)
+        except (DestinationError, FileNotFoundError):
+            return False
         if commits:
             self._position = commits[-1].version, commits[-1].digest
-        return len(commits)
+        return True
 
     def _change(self, commit: DeltaCommit) -> VersionChange:
         change = change_of if commit.is_ours else whole_change
@@ -194,16 +254,17 @@ class IcebergCopy:
             if metadata.properties.get(LEDGER) != self._ledger:
                 raise _not_ours(self.folder)
             is_same = metadata.properties.get(TABLE) == identity and metadata.format == self._format
-            if not is_same or metadata.location != self.folder.url:
-                table.begin_again()
-        if table.foreign_commit:
-            self._foreign_commits.append(table.foreign_commit)
+            if table.foreign_commit:
+                self._foreign_commits.append(table.foreign_commit)
+            if self._begins_again or table.foreign_commit or not is_same or metadata.location != self.folder.url:
+                table.begin_again()  # what another program has done to the history may not be what readers accept
+        self._begins_again = False
         self._table = table
         return table
 
     @staticmethod
     def _last_position(table: IcebergTable) -> tuple[int, str] | None:
-        newest = None if table.metadata is None or table.foreign_commit else table.metadata.newest
+        newest = None if table.metadata is None else table.metadata.newest
         if newest is None or newest.version is None:
             return None
         return newest.version, newest.summary.get(COMMIT, "")

@@ -1,50 +1,69 @@
 """The other formats of the Delta tables of one captured table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
+from engine.base import clock
 from engine.destination.capabilities import PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.destination_protocol import Guard
 from engine.destination.iceberg.manifest_files import Format
 from engine.store.folder import Folder
 
 
 class TableFormats:
-    """publisher: the destination's. table: the captured table's full name. ledger: its identifier. iceberg: version."""
+    """publisher: the destination's. table: the captured table's full name. ledger: its identifier. iceberg: version.
 
-    def __init__(self, publisher: FormatPublisher, table: str, ledger: str, iceberg: Format) -> None:
+    guard: called before metadata files are deleted.
+    """
+
+    def __init__(self, publisher: FormatPublisher, table: str, ledger: str, iceberg: Format, guard: Guard) -> None:
         self.iceberg = iceberg
         self._publisher = publisher
         self._table = table
         self._ledger = ledger
+        self._guard = guard
         self._copies: dict[Folder, IcebergCopy] = {}
+        self._unexpired_since_s: float | None = None
+        """Since when snapshots could not be expired (`clock.monotonic_s`)."""
 
-    def follow(self, folder: Folder, sort_columns: Sequence[str] = ()) -> Callable[[], None]:
+    def follow(self, folder: Folder, sort_columns: Sequence[str] = ()) -> Callable[[int], None]:
         """Publish the Delta table in a folder. Returns what is to be called after each commit to it."""
-        copy = IcebergCopy(folder, self._ledger, self.iceberg, sort_columns)
+        copy = IcebergCopy(folder, self._ledger, self.iceberg, sort_columns, self._guard)
         self._copies[folder] = self._publisher.copy_of(self._table, copy)
         return partial(self._publisher.note, self._copies[folder])
 
-    def note_all(self) -> None:
-        """Publish soon what they lack."""
-        for copy in self._copies.values():
-            self._publisher.note(copy)
+    def note_all(self, versions: Mapping[Folder, int]) -> None:
+        """Publish soon what they lack. versions: the newest ones, as far as they are known."""
+        for folder, copy in self._copies.items():
+            self._publisher.note(copy, versions.get(folder, -1))
 
     @property
     def are_published(self) -> bool:
         """Whether they lack nothing."""
         return all(self._publisher.is_published(copy) for copy in self._copies.values())
 
-    def expire(self, folder: Folder, retention: timedelta, oldest_version: int) -> None:
-        """Expire what a VACUUM may take files from (`IcebergCopy.expire`)."""
-        self._copies[folder].expire(retention, oldest_version)
+    def may_vacuum(self, retention: timedelta) -> bool:
+        """Whether a VACUUM need not wait for what is being published: it has lacked that for the retention at most."""
+        return self.are_published or self._publisher.waits_s(self._copies.values()) > retention.total_seconds()
 
-    def catch_up(self) -> None:
-        """Publish now what they lack (`IcebergCopy.catch_up`)."""
-        for copy in self._copies.values():
-            copy.catch_up()
+    def expire(self, retention: timedelta, oldest_versions: Mapping[Folder, int]) -> None:
+        """Expire what a VACUUM may take files from (`IcebergCopy.expire`).
+
+        Raises its error, until that has been so for the retention: then the snapshots lose their files.
+        """
+        try:
+            for folder, copy in self._copies.items():
+                copy.expire(retention, oldest_versions.get(folder, 0))
+        except Exception:
+            now_s = clock.monotonic_s()
+            self._unexpired_since_s = now_s if self._unexpired_since_s is None else self._unexpired_since_s
+            if now_s - self._unexpired_since_s <= retention.total_seconds():
+                raise
+        else:
+            self._unexpired_since_s = None
 
     def published(self, folder: Folder) -> PublishedFormat:
         """What readers of Iceberg see of the Delta table in a folder, read again."""
@@ -57,5 +76,5 @@ class TableFormats:
     def drop(self) -> None:
         """Delete the metadata of all of them."""
         for copy in self._copies.values():
-            copy.drop()
             self._publisher.forget(copy)
+            copy.drop()

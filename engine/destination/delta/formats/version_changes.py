@@ -4,7 +4,8 @@ Source: Delta transaction log protocol, "Actions" (github.com/delta-io/delta, PR
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -70,8 +71,11 @@ class _TransactionAction(_ActionPart):
 
 
 class _CommitInfo(_ActionPart):
-    timestamp: int = 0
-    engine_info: str = ""
+    """Any JSON, by Delta's protocol."""
+
+    timestamp: Any = None
+    engine_info: Any = None
+    operation: Any = None
 
 
 class _CommitLine(_ActionPart):
@@ -91,7 +95,7 @@ class DeltaCommit:
     """Identifies its content."""
     at_ms: int = 0
     is_ours: bool = False
-    """Whether Tidemark made it."""
+    """Whether Tidemark made it, and it changes just what it names."""
     schema: pa.Schema | None = None
     """The new columns, if they change."""
     adds: Mapping[str, FileAction] = field(default_factory=dict)
@@ -99,11 +103,13 @@ class DeltaCommit:
     removes: Mapping[str, FileAction] = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
     """By application identifier."""
+    is_unknown: bool = False
+    """Whether we cannot read it."""
 
     @property
     def changes_nothing(self) -> bool:
         """Whether no file and no column changes."""
-        return not self.adds and not self.removes and self.schema is None
+        return not self.is_unknown and not self.adds and not self.removes and self.schema is None
 
 
 def digest_of(content: bytes) -> str:
@@ -112,13 +118,24 @@ def digest_of(content: bytes) -> str:
 
 
 def commit_of(version: int, content: bytes) -> DeltaCommit:
-    """A commit from its file's content. Raises ValueError for one that a power cut tore."""
-    if not content:
+    """A commit from its file's content. Raises ValueError for one that a power cut tore.
+
+    One that we cannot read otherwise counts as another program's.
+    """
+    lines = content.splitlines()
+    if not lines:
         raise ValueError("an empty commit")
+    json.loads(lines[-1])
+    try:
+        return _parsed(version, content, [_CommitLine.model_validate_json(line) for line in lines])
+    except ValueError:
+        return DeltaCommit(version, digest_of(content), is_unknown=True)
+
+
+def _parsed(version: int, content: bytes, lines: Sequence[_CommitLine]) -> DeltaCommit:
     info, schema = _CommitInfo(), None
     adds, removes, transactions = dict[str, FileAction](), dict[str, FileAction](), dict[str, int]()
-    for text in content.splitlines():
-        line = _CommitLine.model_validate_json(text)
+    for line in lines:
         if line.add is not None:
             adds[unquote(line.add.path)] = line.add
         if line.remove is not None:
@@ -128,8 +145,10 @@ def commit_of(version: int, content: bytes) -> DeltaCommit:
         if line.txn is not None:
             transactions[line.txn.app_id] = line.txn.version
         info = line.commit_info or info
-    is_ours = info.engine_info.startswith(_OURS)
-    return DeltaCommit(version, digest_of(content), info.timestamp, is_ours, schema, adds, removes, transactions)
+    # A file that a rollback brings back may have been in the table before, with other deletes.
+    is_ours = str(info.engine_info).startswith(_OURS) and info.operation != "RESTORE"
+    at_ms = info.timestamp if type(info.timestamp) is int else 0
+    return DeltaCommit(version, digest_of(content), at_ms, is_ours, schema, adds, removes, transactions)
 
 
 def change_of(folder: Folder, commit: DeltaCommit, ledger: str) -> VersionChange:

@@ -209,12 +209,11 @@ class PairMaintenance:
         if mirror.index is not None:
             mirror.index.keep_only(named_files.get(mirror.folder, ()))
         formats = self._pair.formats
-        if formats is not None:  # what it lacks is in the logs, and files that its readers need must stay
-            formats.catch_up()
+        if formats is not None and not formats.may_vacuum(retention):
+            return None  # what they lack is in the logs, and files that their readers need must stay
         starts, spared_files = self._begin_later(retention)
         if formats is not None:
-            for lake in self._pair.lakes:
-                formats.expire(lake.folder, retention, starts.get(lake.folder, 0))
+            formats.expire(retention, starts)
         newest = {lake.folder: lake.log.version for lake in self._pair.lakes}
         needed_files = {*needed_files, *spared_files}
         deletion = Vacuum(self._notes).run(named_files, needed_files, retention, newest, starts)
