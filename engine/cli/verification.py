@@ -52,6 +52,10 @@ def verify(
             "--level", help="Compare row counts, or every row: counts or rows. (checksum is an alias of rows.)"
         ),
     ] = "rows",
+    form: Annotated[
+        str,
+        typer.Option("--format", help="both: also compare the Iceberg tables with the Delta tables, file by file."),
+    ] = "delta",
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
@@ -76,6 +80,7 @@ def verify(
     from engine.base.allocators import return_freed_memory
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
+    from engine.verify.format_agreement import FORMATS, compare_formats
     from engine.verify.repair import Repair
     from engine.verify.report import report_of, write_report
     from engine.verify.scope import scope_of
@@ -87,6 +92,8 @@ def verify(
     chosen = LEVELS.get(level)
     if chosen is None:
         raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
+    if form not in FORMATS:
+        raise SpecError(f"--format {form} is not known.", hint=f"Known: {', '.join(FORMATS)}.")
     verifier, started = Verifier(spec, directory), clock.utc_text()
     try:
         arguments = arguments_of(stored(spec, directory, table or []), chunk, limits, keys)
@@ -101,12 +108,19 @@ def verify(
                 _show(result)
     finally:
         verifier.close()
-    report_verified(spec, directory, [result.table for result in results])
+    names = list(dict.fromkeys(result.table for result in results))
+    report_verified(spec, directory, names)
+    formats = compare_formats(spec, directory, verifier.committed.state(), names) if form == "both" else []
     if report is not None:
         write_report(report, report_of(spec, results, started))
     if as_json:
-        print_json({"tables": [result.as_dict() for result in results]})
-    raise typer.Exit(_exit_code(first_results, results, strict=strict))
+        more = {"formats": [one.as_dict() for one in formats]} if form == "both" else {}
+        print_json({"tables": [result.as_dict() for result in results], **more})
+    for one in () if as_json else formats:
+        for sentence in one.sentences():
+            out.print(sentence, style="red" if one.differs else "", markup=False)
+    code = _exit_code(first_results, results, strict=strict)
+    raise typer.Exit(DifferencesFoundError.exit_code if any(one.differs for one in formats) else code)
 
 
 def _apart(log: Path, run: "Callable[[], object]") -> None:

@@ -61,6 +61,22 @@ class PublishedFormat:
     """How many later versions it lacks, of those that change something; 100 at most."""
 
 
+@dataclass(frozen=True)
+class FormatAgreement:
+    """Whether another format of a table has, in its newest version, just what the table has in that version."""
+
+    format: str
+    place: str
+    """Its folder or URL."""
+    version: int | None
+    """The version that was compared; None if it is not published."""
+    files: int
+    """How many data files both have."""
+    rows: int
+    """How many rows both have."""
+    differences: Sequence[str]
+
+
 class TableMaintenance(Protocol):
     """Maintains one table, in steps of bounded size that change no row. Each returns None if there is nothing to do."""
 
@@ -88,6 +104,9 @@ class TableMaintenance(Protocol):
 
     def formats(self) -> Sequence[PublishedFormat]:
         """What readers of other formats see, of the mirror first. Writes nothing. Raises DestinationError."""
+
+    def compare_formats(self) -> Sequence[FormatAgreement]:
+        """Compare what other formats have, file by file and deleted row by deleted row. Raises DestinationError."""
 
     def newest_versions(self) -> Mapping[str, int]:
         """The newest version of each of its parts. Costs a listing or two, and says whether `sizes` are up to date."""

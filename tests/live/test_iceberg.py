@@ -1,5 +1,6 @@
 """Each table is an Iceberg table, too: the same rows as the Delta table in every version, whatever happens."""
 
+import json
 import os
 import random
 import time
@@ -98,6 +99,11 @@ def test_every_type_key_and_change_of_columns(
         source = source_table(server, database, name)  # a dropped column stays in the mirror
         assert_equal(source, rows_at(pipeline.mirror(name)).select(source.column_names))
     assert _assert_same(pipeline, tables) > 4 * len(tables)
+    verified = pipeline.command("verify", "--format", "both", "--json")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    formats = json.loads(verified.stdout)["formats"]
+    assert len(formats) == 2 * len(tables)
+    assert all(not one["differences"] and one["format"] == f"Iceberg {iceberg}" for one in formats)
 
 
 def test_under_load_and_beside_another_tool(
@@ -183,6 +189,9 @@ def test_a_folder_that_cannot_be_written_delays_iceberg_alone(
     pipeline.wait_for(lambda: alerts() == ["alert.raised"], runner)
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
     assert str(metadata) in str(pipeline.events("format.behind")[-1])
+    refused = pipeline.command("verify", "--format", "both")
+    assert refused.returncode == 6, refused.stdout + refused.stderr
+    assert "it is not published" in refused.stdout
     metadata.unlink()
     away.rename(metadata)
     pipeline.wait_for(lambda: alerts() == ["alert.raised", "alert.cleared"], runner)

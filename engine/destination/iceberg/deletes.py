@@ -4,7 +4,7 @@ In version 3, each data file has one deletion vector at most: a new one replaces
 commit adds a file with the new positions of all data files; when there are many such files, they are merged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -33,6 +33,20 @@ def change_deletes(files: ManifestSet, change: VersionChange, following: NextSna
         _change_vectors(files, change, following)
     else:
         _change_positions(files, change, following)
+
+
+def deleted_rows(
+    files: ManifestSet, live: Collection[str], unpack: Callable[[bytes], RowPositions]
+) -> dict[str, RowPositions]:
+    """The deleted positions of the newest snapshot, by data file.
+
+    live: its data files. unpack: the positions of a vector, from its content.
+    """
+    entries = [entry.file for entry in files.live_entries(DELETES)]
+    if files.format == 3:
+        return {one.name: unpack(files.read_part(one.path, one.offset or 0, one.length or 0)) for one in entries}
+    contents = map_parallel(files.read_file, [one.path for one in entries], files.folder.at_once)
+    return {uri: positions for uri, positions in united(contents).items() if uri in live}
 
 
 def _change_vectors(files: ManifestSet, change: VersionChange, following: NextSnapshot) -> None:

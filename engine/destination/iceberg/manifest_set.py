@@ -88,6 +88,10 @@ class ManifestSet:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MetadataGoneError(uri) from error
 
+    def read_part(self, uri: str, offset: int, length: int) -> bytes:
+        """Part of a metadata file that is stored."""
+        return self.folder.read(uri.rpartition("/")[2], offset, length)
+
     def change(
         self, following: NextSnapshot, content: int, removed: AbstractSet[str], added: Sequence[ManifestEntry]
     ) -> None:

@@ -158,7 +158,7 @@ class IcebergTable:
         snapshot is not the version before the first change, MetadataGoneError when files of the newest one are gone.
         """
         metadata = self.metadata or self._begin()
-        files = self._files or self._read_files(metadata)
+        files = self._files or self.newest_files()
         self._files = None  # until all is well
         for change in changes:
             metadata = self._with(metadata, files, change)
@@ -167,6 +167,14 @@ class IcebergTable:
         self._put(replace(metadata, snapshots=snapshots), files.new_files)
         files.forget_others()
         self._files = files
+
+    def newest_files(self) -> ManifestSet:
+        """The manifests of the newest snapshot. Raises MetadataGoneError."""
+        files = ManifestSet(self._metadata_folder, self._format, ())
+        newest = None if self.metadata is None else self.metadata.newest
+        if newest is not None:
+            files.manifests = manifests_of(files.read_file(newest.manifest_list))
+        return files
 
     def expire(self, before_ms: int, oldest_version: int) -> int:
         """Expire the snapshots that a later one replaced before a time, and those of earlier versions.
@@ -217,13 +225,6 @@ class IcebergTable:
             self._place.sort_columns,
             {**PROPERTIES, **self._place.properties},
         )
-
-    def _read_files(self, metadata: TableMetadata) -> ManifestSet:
-        newest = metadata.newest
-        files = ManifestSet(self._metadata_folder, self._format, ())
-        if newest is not None:
-            files.manifests = manifests_of(files.read_file(newest.manifest_list))
-        return files
 
     def _with(self, metadata: TableMetadata, files: ManifestSet, change: VersionChange) -> TableMetadata:
         """The metadata with the snapshot of a version; its files wait in `files`."""

@@ -29,7 +29,6 @@ from engine.destination.delta.formats.version_changes import (
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.destination_protocol import Guard, no_guard
-from engine.destination.iceberg.changes import VersionChange
 from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
@@ -145,8 +144,7 @@ class IcebergCopy:
 
         None and "" if there is none, or another program wrote to the table. Writes nothing. Raises DestinationError.
         """
-        table = IcebergTable(self.folder, self._format, TableOrigin({}))
-        table.load()
+        table = self.open_again()
         position, missing = table.version, 0
         version = -1 if position is None else position
         while missing < _MOST_MISSING and (content := self._read_commit(version + 1)) is not None:
@@ -154,6 +152,12 @@ class IcebergCopy:
             with suppress(ValueError):  # a torn commit is not there
                 missing += not commit_of(version, content).changes_nothing
         return position, missing, "" if position is None else table.metadata_uri
+
+    def open_again(self) -> IcebergTable:
+        """The Iceberg table as another process finds it. Writes nothing. Raises DestinationError."""
+        table = IcebergTable(self.folder, self._format, TableOrigin({}))
+        table.load()
+        return table
 
     def _read_commit(self, version: int) -> bytes | None:
         """A commit of the Delta log; None if it is not there."""
@@ -224,7 +228,11 @@ class IcebergCopy:
     def _publish(self, table: IcebergTable, commits: Sequence[DeltaCommit]) -> bool:
         """Publish these versions. Returns False if that is not possible, because files of them are gone."""
         try:
-            changes = [self._change(commit) for commit in commits if not commit.changes_nothing]
+            changes = [
+                (change_of if commit.is_ours else whole_change)(self._delta_folder, commit, self._ledger)
+                for commit in commits
+                if not commit.changes_nothing
+            ]
             if changes:
                 table.commit(changes)
         except (DestinationError, FileNotFoundError):
@@ -232,10 +240,6 @@ class IcebergCopy:
         if commits:
             self._position = commits[-1].version, commits[-1].digest
         return True
-
-    def _change(self, commit: DeltaCommit) -> VersionChange:
-        change = change_of if commit.is_ours else whole_change
-        return change(self._delta_folder, commit, self._ledger)
 
     def _opened(self) -> IcebergTable | None:
         """The Iceberg table, without the snapshots of an earlier Delta table; None if there is no Delta table."""

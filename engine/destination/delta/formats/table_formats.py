@@ -5,8 +5,9 @@ from datetime import timedelta
 from functools import partial
 
 from engine.base import clock
-from engine.destination.capabilities import PublishedFormat
+from engine.destination.capabilities import FormatAgreement, PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
+from engine.destination.delta.formats.iceberg_comparison import compare
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.destination_protocol import Guard
 from engine.destination.iceberg.manifest_files import Format
@@ -72,6 +73,12 @@ class TableFormats:
         return PublishedFormat(
             f"Iceberg v{self.iceberg}", folder.url, copy.folder.url, pointer, version, missing_versions
         )
+
+    def compare(self, folder: Folder) -> FormatAgreement:
+        """Compare the Iceberg metadata of the Delta table in a folder with the table."""
+        copy = self._copies[folder]
+        comparison = compare(copy.open_again(), folder)
+        return FormatAgreement(f"Iceberg v{self.iceberg}", copy.folder.url, *comparison)
 
     def drop(self) -> None:
         """Delete the metadata of all of them."""

@@ -142,6 +142,15 @@ def framed(rows: BitMap) -> bytes:
     return struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
 
 
+def unframed(data: bytes) -> BitMap:
+    """The inverse of `framed`. Raises ValueError."""
+    vector = data[4:-4]
+    if struct.unpack(">i", data[:4]) != (len(vector),) or struct.unpack(">I", data[-4:]) != (zlib.crc32(vector),):
+        raise ValueError("the size or the checksum of a deletion vector is wrong")
+    begin = struct.calcsize("<iqI")
+    return BitMap.deserialize(vector[begin:])
+
+
 def write_vectors(folder: Folder, vectors: Sequence[BitMap]) -> list[Descriptor]:
     """Write the vectors of a commit to one synced file. Returns their descriptors, in order."""
     name, data, descriptors = uuid.uuid4(), bytearray([_VERSION]), list[Descriptor]()

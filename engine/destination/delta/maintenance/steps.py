@@ -27,7 +27,7 @@ from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ, TM_TS, Table
-from engine.destination.capabilities import MaintenanceStep, PublishedFormat, Sizes
+from engine.destination.capabilities import FormatAgreement, MaintenanceStep, PublishedFormat, Sizes
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import are_old_enough, stamps_of
@@ -267,6 +267,11 @@ class PairMaintenance:
         """Its Iceberg metadata, read again."""
         formats = self._pair.formats
         return [] if formats is None else [formats.published(lake.folder) for lake in self._pair.lakes]
+
+    def compare_formats(self) -> Sequence[FormatAgreement]:
+        """Its Iceberg metadata with the Delta log."""
+        formats = self._pair.formats
+        return [] if formats is None else [formats.compare(lake.folder) for lake in self._pair.lakes]
 
     def newest_versions(self) -> dict[str, int]:
         """By the Delta logs' newest commit files."""

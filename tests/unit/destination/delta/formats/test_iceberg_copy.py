@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadataV3
 
 from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import FileWriter
+from engine.destination.delta.formats.iceberg_comparison import compare
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.log_files import commit_name, log_of
@@ -68,6 +69,8 @@ def assert_equal(lake: Lake, iceberg: Format) -> int:
             assert rows.sort_by(key).to_pylist() == expected, version
             count += 1
         assert rows.num_rows == rows_at(one.folder).num_rows
+        agreement = compare(copy.open_again(), one.folder)
+        assert agreement[:1] + agreement[2:] == (copy.published_version, rows.num_rows, [])
     return count
 
 
@@ -167,6 +170,34 @@ def test_a_kill_at_any_write_leaves_both_formats_equal(
         if kills <= left:
             break
     assert 8 < kills < 60
+
+
+def test_a_comparison_names_what_differs(tmp_path: Path, iceberg: Format) -> None:
+    """Files, deleted rows and counts; what is not published; metadata that is gone."""
+    lake, chance = lived(tmp_path, "merge_on_read"), random.Random(1)
+    folder = lake.pair.mirror.folder
+    copy = IcebergCopy(folder, "l", iceberg, ())
+    assert compare(copy.open_again(), folder)[3] == ["it is not published, or another program has written to it"]
+    copy.catch_up()
+    (path_of(copy.folder) / "metadata" / "kept").write_text("")
+    shutil.copytree(path_of(copy.folder), tmp_path / "earlier")
+    lake.change(lake.random_changes(chance, 30, KEYS))
+    copy.catch_up()
+    metadata = path_of(copy.folder) / "metadata"
+    newest = (metadata / "version-hint.text").read_text()
+    earlier = json.loads((tmp_path / "earlier" / "metadata" / "v1.metadata.json").read_text())
+    earlier["properties"]["tidemark.metadata"] = newest
+    earlier["snapshots"][-1]["summary"]["tidemark.version"] = str(copy.published_version)
+    (metadata / f"v{newest}.metadata.json").write_text(json.dumps(earlier))
+    differences = compare(copy.open_again(), folder)[3]
+    assert [text.partition(" merge-")[0].partition(" chunk-")[0] for text in differences] == [
+        "it lacks",
+        "it has other deleted rows in",
+    ]
+    for path in metadata.glob("*.avro"):
+        path.unlink()
+    (difference,) = compare(copy.open_again(), folder)[3]
+    assert difference.startswith("a metadata file is gone")
 
 
 def test_two_runners_at_once_commit_each_snapshot_once(tmp_path: Path, mode: MirrorMode, iceberg: Format) -> None:
