@@ -5,13 +5,22 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap
 
+from engine.destination.delta.log.deletion_vectors import framed
+from engine.destination.iceberg.changes import NewFile, Vector, VersionChange
+from engine.destination.iceberg.table import IcebergTable, TableOrigin
 from engine.spec.settings import load
 from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 from tests.live.conftest import LakeFactory, PipelineFactory
 from tests.live.support import every_type, keyed, schema_changes
 from tests.live.support.compare import assert_equal, source_table
@@ -141,6 +150,37 @@ def _version(folder: Folder) -> int:
     from engine.destination.delta.log.log_files import newest_version
 
     return newest_version(folder)
+
+
+def test_each_file_gets_its_own_vector(tmp_path: Path) -> None:
+    """Whatever the sizes of the vectors in one Puffin file are: readers keep parts of files that they have read."""
+    chance, schema = random.Random(3), pa.schema([("id", pa.int64()), ("file", pa.int64())])
+    folders, left = list[Path](), list[dict[int, int]]()
+    for case in range(20):
+        folder = tmp_path / f"t{case}"
+        (folder / "data").mkdir(parents=True)
+        files, vectors, expected = list[NewFile](), dict[str, Vector | None](), dict[int, int]()
+        for number in range(chance.choice([2, 3, 5])):
+            rows = chance.choice([91, 3_000, 60_000, 400_000])
+            path = folder / "data" / f"{number}.parquet"
+            pq.write_table(pa.table([pa.array(range(rows)), pa.array([number] * rows)], schema=schema), path)
+            deleted = BitMap(chance.sample(range(rows), chance.randint(1, rows // 4)))
+            files.append(NewFile(str(path), rows, path.stat().st_size))
+            vectors[str(path)] = Vector(len(deleted), partial(framed, deleted), _no_positions, _no_positions)
+            expected[number] = rows - len(deleted)
+        table = IcebergTable(LocalFolder(folder), 3, TableOrigin({}))
+        table.load()
+        table.commit([VersionChange(0, 1, schema, files, vectors=vectors, is_whole=True)])
+        folders.append(folder)
+        left.append(expected)
+    for reader, tables in iceberg_rows_by_reader(*folders).items():
+        for rows_read, expected in zip(tables, left, strict=True):
+            counts = rows_read["file"].value_counts().to_pylist()
+            assert {one["values"]: one["counts"] for one in counts} == expected, reader
+
+
+def _no_positions() -> npt.NDArray[np.uint32]:
+    return np.empty(0, np.uint32)
 
 
 @pytest.mark.parametrize("iceberg", ["v3", "v2"])

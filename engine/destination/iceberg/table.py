@@ -139,7 +139,8 @@ class IcebergTable:
         folder, number = self._metadata_folder, self._read_pointer()
         self._pointer = number
         if not number or folder.find(metadata_name(number)) is None:
-            number = max((_number_of(entry.name) for entry in folder.entries("v")), default=0)
+            with suppress(NotADirectoryError):
+                number = max((_number_of(entry.name) for entry in folder.entries("v")), default=0)
         while folder.find(metadata_name(number + 1)) is not None:
             number += 1
         return number

@@ -7,7 +7,8 @@ for some minutes. The figures:
   It comes from the commit times of the changes (`_tm_ts`) and of the mirror's versions. MariaDB's have whole seconds,
   so ages there are up to a second too high;
 * bytes written to the mirror by merges and maintenance, per byte of the changes;
-* bytes and files of the mirror's folder, old files included, and the runner's memory.
+* bytes and files of the mirror's folder, old files included, and the runner's memory and processor time;
+* with `--iceberg`: bytes of Iceberg metadata, and how far it is behind (`iceberg_cost`).
 """
 
 import argparse
@@ -31,6 +32,7 @@ from tests.live.support.background import Background
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import BATCH_ROWS, DIGITS
 from tests.servers import FLAVORS, Server, start
+from tests.tools.bench.iceberg_cost import IcebergSamples
 from tests.tools.bench.measure import DATABASE
 
 UPDATES, INSERTS, DELETES, TRANSACTIONS = 1000, 200, 100, 10
@@ -161,7 +163,9 @@ def bench_steady(server: Server, folder: Path, options: argparse.Namespace) -> t
     """The figures as text, and the series of the charts."""
     server.execute(f"CREATE DATABASE {DATABASE}")
     fill(server, options.key, options.rows)
-    more = {"mirror": options.mode, "amplification": 100, "sink": f'files_retention = "{options.retention}"'}
+    formats = f'formats = ["delta", "iceberg"]\niceberg = "{options.iceberg}"' if options.iceberg else ""
+    sink = f'files_retention = "{options.retention}"\n{formats}'
+    more = {"mirror": options.mode, "amplification": 100, "sink": sink}
     pipeline = Pipeline(server, DATABASE, folder, merge=options.interval, **more)
     try:
         return _measured(server, pipeline, options)
@@ -177,12 +181,19 @@ def _measured(server: Server, pipeline: Pipeline, options: argparse.Namespace) -
     assert pipeline.command("maintain").returncode == 0  # the snapshot's files, once
     table_bytes = sum(_sizes(pipeline.mirror(TABLE)))
     before = len(pipeline.events())
-    with Samples(pipeline.mirror(TABLE), runner.pid) as samples, Client(server, options.key, options.rows) as client:
+    folders = [pipeline.mirror(TABLE), pipeline.changes(TABLE)]
+    iceberg, processor_s = IcebergSamples(folders if options.iceberg else []), _processor_s(runner.pid)
+    with (
+        iceberg,
+        Samples(pipeline.mirror(TABLE), runner.pid) as samples,
+        Client(server, options.key, options.rows) as client,
+    ):
         time.sleep(min(30.0, options.minutes * 60))  # until merges and epochs have their pace
         begin_s = time.time()
         time.sleep(options.minutes * 60)
         end_s = time.time()
         late_s = client.late_s
+        processor_s = _processor_s(runner.pid) - processor_s
     pipeline.finish(runner)
     events = pipeline.events()[before:]
     merges = [event for event in events if event["event"] == "sink.applied" and event["kind"] == "merge"]
@@ -211,8 +222,21 @@ def _measured(server: Server, pipeline: Pipeline, options: argparse.Namespace) -
         "disk": f"at most {max(samples.disk) / table_bytes:.2f} × the table",
         "files": f"at most {max(samples.files)}, at the end {samples.files[-1]}",
         "runner": f"at most {max(samples.memory) / 2**20:,.0f} MiB",
+        "processor": f"{processor_s:.0f} s of the runner's own process",
         "client": f"{late_s:.1f} s late",
+        **({"iceberg": iceberg.text(written + changed + _log_bytes(folders))} if options.iceberg else {}),
     }, series
+
+
+def _processor_s(pid: int) -> float:
+    """The seconds that a process has used, without its children: those are Spark."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def _log_bytes(folders: list[Path]) -> int:
+    """The bytes of the commits of Delta tables."""
+    return sum(path.stat().st_size for folder in folders for path in (folder / "_delta_log").glob("0*.json"))
 
 
 def chart(series: dict[str, Any], title: str, path: Path) -> None:
@@ -238,6 +262,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--interval", type=float, default=4.0, help="seconds between two merges")
     parser.add_argument("--retention", default="10s", help="how long old files stay")
+    parser.add_argument("--iceberg", choices=("v2", "v3"), help="publish the tables as Iceberg tables too")
     parser.add_argument("--charts", type=Path, help="an HTML file to write charts to")
     options = parser.parse_args()
     fast = {"sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0, "buffer_pool": "2G"}

@@ -418,7 +418,7 @@ def test_a_drop_beside_a_commit_leaves_nothing(published: PublishedLake, monkeyp
 def test_iceberg_that_cannot_be_written_stops_no_vacuum_for_ever(
     published: PublishedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files that it names are spared for the retention. The drop of the table passes over damage."""
+    """The files that it names are spared for the retention. The drop of the table skips damage."""
     formats = published.pair.formats
     assert formats is not None
     for number in range(8):
