@@ -1,8 +1,8 @@
 """Looks for deleted files of change logs during a run. A table that has lost some fails, and a resnapshot repairs it.
 
 Readers notice a missing file of a mirror, verification included. A change log may not be read for weeks, so we look
-ourselves, in the publisher's thread: one table at a time, all of them once in five minutes, for at most two percent of
-the time. In a bucket, where each look is some requests that cost money, it is one table a minute.
+ourselves, in the publisher's thread: one table at a time, all of them once a minute, for at most two percent of the
+time. In a bucket, where each look is some requests that cost money, it is one table a minute.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from functools import partial
 from engine.base import clock
 from engine.destination.published_tables import PublishedTables
 
-INTERVAL_S = 300.0
+INTERVAL_S = 60.0
 _SHARE = 0.02
 _BUCKET_PAUSE_S = 60.0
 

@@ -151,6 +151,7 @@ class DeltaDestinationTable:
         The mirror's files are not checked: all are replaced.
         """
         self.pair.mirror.on_read = on_read(self._sink, table, plan)
+        self._missing_files += _repair(self.pair)
         seen_versions = {lake.folder: lake.log.version for lake in self.pair.lakes}
         self._missing_files += _accept_loss(self.pair, seen_versions)  # kept for a second attempt
         self._missing_files += self.pair.changes.drop_lost()
@@ -171,6 +172,8 @@ class DeltaDestinationTable:
         if all_changes:
             if self.table.key:
                 self.pair.mirror.lake.refresh()  # an idle one may lose its newest commit too
+            for lake in self.pair.lakes:
+                lake.log.check_contiguous()
             self.pair.changes.require_files(self.table)
         failures = [lake.log.failure for lake in lakes if lake.log.failure]
         for lake in lakes:
@@ -213,6 +216,20 @@ def _event(table: Table, kind: str, epoch: int, rows: int, files: int, began_s: 
         files=files,
         duration_s=round(time.monotonic() - began_s, 6),
     )
+
+
+def _repair(pair: TablePair) -> list[str]:
+    """Make the logs such that their files can be replaced. Returns the names of lost commits of the change log.
+
+    A commit may be gone that the kept version has: readers see its files under other deletion vectors than we do, so
+    removing ours would leave those.
+    """
+    names = pair.repair(accepts_loss=True)
+    for lake in pair.lakes:
+        if lake.exists:
+            lake.log.remove_superseded()
+    log, own = log_of(pair.changes.folder).name, f"{pair.changes.folder.name}/"
+    return [f"{log}/{name.removeprefix(own)}" for name in names if name.startswith(own)]
 
 
 def _accept_loss(pair: TablePair, seen_versions: Mapping[Folder, int]) -> list[str]:

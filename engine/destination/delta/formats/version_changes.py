@@ -30,6 +30,9 @@ from engine.store.folder import Folder
 COMMIT = "tidemark.commit"
 """The key of a summary with the digest of the Delta commit."""
 _OURS = "Tidemark/"
+_WHOLE = ("RESTORE", "FSCK")
+"""Our operations whose commits do not tell all: a file that a rollback brings back may have been in the table before,
+with other deletes, and a repair removes a file under one of two deletion vectors."""
 _KINDS = (*KINDS, MERGED_SEQ, GENERATION, TERM)
 
 
@@ -145,8 +148,7 @@ def _parsed(version: int, content: bytes, lines: Sequence[_CommitLine]) -> Delta
         if line.txn is not None:
             transactions[line.txn.app_id] = line.txn.version
         info = line.commit_info or info
-    # A file that a rollback brings back may have been in the table before, with other deletes.
-    is_ours = str(info.engine_info).startswith(_OURS) and info.operation != "RESTORE"
+    is_ours = str(info.engine_info).startswith(_OURS) and info.operation not in _WHOLE
     at_ms = info.timestamp if type(info.timestamp) is int else 0
     return DeltaCommit(version, digest_of(content), at_ms, is_ours, schema, adds, removes, transactions)
 

@@ -52,6 +52,7 @@ from engine.destination.delta.log.log_files import (
     checkpoint_version,
     commit_name,
     commit_version,
+    complete_checkpoints,
     log_of,
 )
 from engine.destination.delta.log.lost_commits import SeenVersion, check_follows, lost_commit
@@ -298,9 +299,15 @@ class DeltaLog:
             self._cleaned_s = clock.monotonic_s()
             delta.cleanup_metadata()
 
-    def _remove_superseded(self) -> None:
-        """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
-        self.version = int(open_table(self.folder).version())
+    def remove_superseded(self) -> None:
+        """Remove the files that a lost commit should have removed, because it gave them other deletion vectors.
+
+        Raises DestinationError if the table cannot be read: the commit may have described it.
+        """
+        try:
+            self.version = int(open_table(self.folder).version())
+        except DeltaError as error:
+            raise _unreadable(self.folder, str(error)) from error
         self._stamp = self._stamp_of(self.version)
         self.forget()
         superseded = superseded_files(self.folder, self.version)
@@ -359,13 +366,22 @@ class DeltaLog:
             if self.path.find(name) is None:
                 self.path.write(name, b"")  # readers refuse a table without a commit; an empty one has no actions
         if earlier:
-            try:
-                self._remove_superseded()
-            except DeltaError as error:  # one of them described the table
-                raise _unreadable(self.folder, str(error)) from error
+            self.remove_superseded()
             self.checkpoint()
             self.begin_again()
         return [*end, *earlier]
+
+    def check_contiguous(self) -> None:
+        """Raises MissingFilesError if a commit is gone or empty on which later ones rest. Lists the log.
+
+        The kept version hides that from us, and readers of the table fail, or see wrong rows.
+        """
+        entries = list(self.path.entries())
+        floor = max(complete_checkpoints(entries), default=-1)
+        sizes = {n: entry.size for entry in entries if (n := _number(entry.name, commit_version)) > floor}
+        for version in range(floor + 1, max(sizes, default=-1)):
+            if not sizes.get(version) and not _size(self.path, commit_name(version)):
+                raise lost_commit(self.folder, version)
 
 
 def files_of(delta: DeltaTable, folder: Folder, vectors: VectorLog | None = None) -> list[StoredFile]:
@@ -408,6 +424,11 @@ def _sync_commit(folder: Folder, version: int, stamp: str | None, digest: bytes)
     if not any(checkpoint_files(log, version)):  # a clean-up may have deleted what a checkpoint has
         raise lost_commit(folder, version)
     return None
+
+
+def _size(log: Folder, name: str) -> int:
+    """A file's size; 0 if it is not there. A listing may lack a new file."""
+    return 0 if (entry := log.find(name)) is None else entry.size
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:

@@ -113,7 +113,7 @@ def superseded_files(folder: Folder, version: int) -> list[SupersededCommits]:
     """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
 
     Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each
-    vector.
+    vector. If a later commit has removed the file under the vector of the lost one, they see it under the old one.
     """
     log = log_of(folder)
     commits = dict[str, dict[str, SupersededCommits]]()
@@ -121,12 +121,16 @@ def superseded_files(folder: Folder, version: int) -> list[SupersededCommits]:
     for entry in checkpoint_files(log, newest) if newest >= 0 else ():
         with log.open(entry.name) as source, pq.ParquetFile(source) as checkpoint:
             _add(commits, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
+    superseded = list[SupersededCommits]()
     for number in range(newest + 1, version + 1):
         actions = _actions(log.read(commit_name(number)))
         for remove in (action["remove"] for action in actions if "remove" in action):
-            commits.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
+            vectors = commits.get(unquote(remove["path"]), {})
+            if vectors and vectors.pop(_identity(remove), None) is None:
+                superseded += vectors.values()
+                vectors.clear()
         _add(commits, (action["add"] for action in actions if "add" in action))
-    return [old for vectors in commits.values() for old in list(vectors.values())[:-1]]
+    return [*superseded, *(old for vectors in commits.values() for old in list(vectors.values())[:-1])]
 
 
 def _newest_checkpoint(log: Folder, version: int) -> int:
