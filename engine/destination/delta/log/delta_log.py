@@ -58,7 +58,7 @@ from engine.destination.delta.log.log_files import (
 from engine.destination.delta.log.lost_commits import SeenVersion, check_follows, lost_commit
 from engine.destination.delta.log.missing_files import check_vectors
 from engine.destination.delta.log.table_features import check_protocol, unsupported
-from engine.destination.delta.log.table_opening import is_table, open_table
+from engine.destination.delta.log.table_opening import is_table, library_text, open_table
 from engine.destination.delta.log.vector_log import VectorLog, has_vectors, superseded_files
 from engine.store.folder import FileEntry, Folder
 from engine.store.folder_state import sync
@@ -143,7 +143,7 @@ class DeltaLog:
         except (StoreAwayError, StoreAccessError):
             raise
         except (DeltaError, OSError) as error:
-            raise _unreadable(self.folder, str(error)) from error
+            raise _unreadable(self.folder, library_text(error)) from error
         check_protocol(delta, self.folder)
         version = delta.version()
         stamp = self._stamp_of(version)
@@ -307,7 +307,7 @@ class DeltaLog:
         try:
             self.version = int(open_table(self.folder).version())
         except DeltaError as error:
-            raise _unreadable(self.folder, str(error)) from error
+            raise _unreadable(self.folder, library_text(error)) from error
         self._stamp = self._stamp_of(self.version)
         self.forget()
         superseded = superseded_files(self.folder, self.version)

@@ -26,6 +26,7 @@ _CHECKPOINTED, _CHECKPOINT_GETS = 20, 30
 may be a checkpoint, and how many commits come after it is not known. So both are estimates."""
 
 
+_VERSION = re.compile(r"\bversion: (\d+)")
 _REQUEST_FAILED = re.compile("Generic (?:S3|MicrosoftAzure) error.*")
 """How the library begins when a request was not answered, or with an error of the store: nothing of the table is
 damaged. What is not there is "not found"."""
@@ -62,6 +63,14 @@ class BucketTable(DeltaTable):
         """As the library's. Raises StoreAwayError."""
         with _of_store(self.table_uri):
             super().load_as_version(version)
+
+
+def library_text(error: Exception) -> str:
+    """What the library says: one line, without the inner records of a gap between commits."""
+    text = str(error).strip().partition("\n")[0]
+    if "found gap" in text and len(versions := _VERSION.findall(text)) == 2:
+        return f"the commits between version {versions[0]} and version {versions[1]} are gone"
+    return text
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable:

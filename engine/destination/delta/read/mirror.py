@@ -21,7 +21,7 @@ from engine.capture.landing import Commit, VersionFiles
 from engine.destination.delta.log.deletion_vectors import read_vector
 from engine.destination.delta.log.foreign_commits import commits_up_to, read_commit
 from engine.destination.delta.log.log_files import commit_name, log_of
-from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.log.table_opening import library_text, open_table
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.store.folder import Folder
 from engine.store.lookup import find_all
@@ -60,7 +60,7 @@ def _clause(folder: Folder, look: Callable[[], str]) -> str:
     except DestinationError as error:
         return error.message.rstrip(".")
     except (DeltaError, pa.ArrowException) as error:
-        return str(error).strip().partition("\n")[0]
+        return library_text(error)
 
 
 def _missing(folder: Folder) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.base.errors import MissingFilesError
+from engine.base.errors import DestinationError, MissingFilesError
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
@@ -99,3 +99,15 @@ def test_a_mirror_that_was_replaced_over_a_gap_is_repaired_by_the_next_resnapsho
     replace_rows(lake)
     resnapshot(lake)
     assert lake.mirror() == lake.rows
+
+
+def test_a_gap_is_told_in_a_few_words(tmp_path: Path) -> None:
+    """The library prints its own records of the commits beside it."""
+    lake = Lake(tmp_path, "copy_on_write")
+    for number in range(4):
+        lake.copy({number: 0})
+    (path_of(lake.pair.mirror.lake.log.path) / commit_name(2)).unlink()
+    lake.reopen()
+    with pytest.raises(DestinationError) as error:
+        lake.pair.mirror.lake.load()
+    assert error.value.message.endswith("cannot be read: the commits between version 1 and version 3 are gone")
