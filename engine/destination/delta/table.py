@@ -13,6 +13,7 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.log.log_files import commit_name, log_of
+from engine.destination.delta.log.lost_commits import check_contiguous
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.pair_versions import PairVersions
@@ -173,7 +174,7 @@ class DeltaDestinationTable:
             if self.table.key:
                 self.pair.mirror.lake.refresh()  # an idle one may lose its newest commit too
             for lake in self.pair.lakes:
-                lake.log.check_contiguous()
+                check_contiguous(lake.folder)
             self.pair.changes.require_files(self.table)
         failures = [lake.log.failure for lake in lakes if lake.log.failure]
         for lake in lakes:

@@ -52,7 +52,6 @@ from engine.destination.delta.log.log_files import (
     checkpoint_version,
     commit_name,
     commit_version,
-    complete_checkpoints,
     log_of,
 )
 from engine.destination.delta.log.lost_commits import SeenVersion, check_follows, lost_commit
@@ -371,18 +370,6 @@ class DeltaLog:
             self.begin_again()
         return [*end, *earlier]
 
-    def check_contiguous(self) -> None:
-        """Raises MissingFilesError if a commit is gone or empty on which later ones rest. Lists the log.
-
-        The kept version hides that from us, and readers of the table fail, or see wrong rows.
-        """
-        entries = list(self.path.entries())
-        floor = max(complete_checkpoints(entries), default=-1)
-        sizes = {n: entry.size for entry in entries if (n := _number(entry.name, commit_version)) > floor}
-        for version in range(floor + 1, max(sizes, default=-1)):
-            if not sizes.get(version) and not _size(self.path, commit_name(version)):
-                raise lost_commit(self.folder, version)
-
 
 def files_of(delta: DeltaTable, folder: Folder, vectors: VectorLog | None = None) -> list[StoredFile]:
     """The data files of a version. Raises DestinationError for files outside the folder.
@@ -424,11 +411,6 @@ def _sync_commit(folder: Folder, version: int, stamp: str | None, digest: bytes)
     if not any(checkpoint_files(log, version)):  # a clean-up may have deleted what a checkpoint has
         raise lost_commit(folder, version)
     return None
-
-
-def _size(log: Folder, name: str) -> int:
-    """A file's size; 0 if it is not there. A listing may lack a new file."""
-    return 0 if (entry := log.find(name)) is None else entry.size
 
 
 def _newest_checkpoint(log: Folder) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.base.errors import MissingFilesError
-from engine.destination.delta.log.log_files import commit_name, log_of
+from engine.destination.delta.log.log_files import commit_name, commit_version, complete_checkpoints, log_of
 from engine.store.folder import Folder
 
 
@@ -35,6 +35,20 @@ def check_follows(folder: Folder, seen: SeenVersion, number: int, transactions: 
     if entry is not None and entry.tag == seen.stamp:
         return  # the listing lacks it: the commit fails, and the log is read again
     raise lost_commit(folder, seen.number)
+
+
+def check_contiguous(folder: Folder) -> None:
+    """Raises MissingFilesError if a commit is gone or empty on which later ones rest. Lists the log of the table.
+
+    A writer that keeps the newest version in memory does not notice, and readers of the table fail, or see wrong rows.
+    """
+    log = log_of(folder)
+    entries = list(log.entries())
+    floor = max(complete_checkpoints(entries), default=-1)
+    sizes = {n: one.size for one in entries if (n := commit_version(one.name)) is not None and n > floor}
+    for version in range(floor + 1, max(sizes, default=-1)):
+        if not sizes.get(version) and ((entry := log.find(commit_name(version))) is None or not entry.size):
+            raise lost_commit(folder, version)  # and the listing did not just lack a new commit
 
 
 def lost_commit(folder: Folder, version: int) -> MissingFilesError:
