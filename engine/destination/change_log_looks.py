@@ -11,7 +11,7 @@ from functools import partial
 from engine.base import clock
 from engine.destination.published_tables import PublishedTables
 
-INTERVAL_S = 60.0
+INTERVAL_S, _BUCKET_INTERVAL_S = 60.0, 300.0
 _SHARE = 0.02
 _BUCKET_PAUSE_S = 60.0
 
@@ -22,16 +22,18 @@ class ChangeLogLooks:
     def __init__(self, tables: PublishedTables) -> None:
         self._tables = tables
         self._turn = deque[str]()
-        self._turn_due_s = clock.monotonic_s() + INTERVAL_S  # the start of a run has looked at all
+        is_bucket = isinstance(tables.destination.root, str)
+        self._interval_s = _BUCKET_INTERVAL_S if is_bucket else INTERVAL_S
+        self._turn_due_s = clock.monotonic_s() + self._interval_s  # the start of a run has looked at all
         self._next_s = 0.0
-        self._pause_s = _BUCKET_PAUSE_S if isinstance(tables.destination.root, str) else 0.0
+        self._pause_s = _BUCKET_PAUSE_S if is_bucket else 0.0
 
     def look(self) -> None:
         """Look at the change log of the next table, if that is due."""
         began_s = clock.monotonic_s()
         if not self._turn and began_s >= self._turn_due_s:
             self._turn.extend(self._tables.targets)
-            self._turn_due_s = began_s + INTERVAL_S
+            self._turn_due_s = began_s + self._interval_s
         if not self._turn or began_s < self._next_s:
             return
         name = self._turn.popleft()
