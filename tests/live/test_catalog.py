@@ -3,8 +3,6 @@
 import json
 import os
 
-import pytest
-
 from tests.live.conftest import LakeFactory, PipelineFactory
 from tests.servers import Server
 from tests.support.depth import on
@@ -67,4 +65,3 @@ def test_the_statements_of_a_bucket_are_for_its_engines_too(
     assert f"['{lake}__iceberg/metadata/v" in texts["bigquery", "iceberg"]
     assert f"METADATA_FILE_PATH = '{database}/t__iceberg/metadata/v" in texts["snowflake", "iceberg"]
     assert os.environ["AWS_ENDPOINT_URL"] not in json.dumps(statements)
-    pytest.importorskip("pyiceberg")

@@ -79,7 +79,6 @@ class IcebergTable:
         self._number = 0
         self._pointer = 0
         """The commit that readers find."""
-        self._unneeded = UnneededFiles(folder / "metadata")
         self._files: ManifestSet | None = None
 
     @property
@@ -88,10 +87,7 @@ class IcebergTable:
 
     @property
     def version(self) -> int | None:
-        """The version of which the newest snapshot has the files.
-
-        None if there is no snapshot, or another program made it.
-        """
+        """The Delta version of the newest snapshot; None if there is none, or another program made it."""
         metadata = self.metadata  # another thread may load the table
         if metadata is None or metadata.newest is None or self._is_foreign(metadata):
             return None
@@ -196,7 +192,7 @@ class IcebergTable:
             self._put(replace(self.metadata, snapshots=snapshots[count:]), {})
         return count
 
-    def delete_unneeded(self, guard: Callable[[], object]) -> int:
+    def delete_unneeded(self, unneeded: UnneededFiles, guard: Callable[[], object]) -> int:
         """Delete metadata files that no snapshot has needed for an hour. Returns how many.
 
         guard: called right before; raises PipelineHeldError.
@@ -208,7 +204,7 @@ class IcebergTable:
             guard()
             return self._metadata_folder.find(metadata_name(self._number + 1)) is None
 
-        return self._unneeded.delete(self.metadata, check)
+        return unneeded.delete(self.metadata, check)
 
     def write_pointer(self) -> None:
         """Name the newest commit to readers, if the last writer was killed before it did."""

@@ -1,4 +1,4 @@
-"""What is told of other formats of tables that fall behind (`destination.capabilities.PublishesFormats`)."""
+"""Events about other formats of tables that fall behind (`destination.capabilities.PublishesFormats`)."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -8,7 +8,7 @@ from engine.destination.capabilities import FormatState
 from engine.journal.verification_events import FormatBehind, FormatWritten
 
 FAILING_S, SLOW_S = 10.0, 60.0
-"""For how long a format lacks a commit before that is told, if it cannot be written, and otherwise."""
+"""After how long a missing commit is reported: if the format cannot be written, and if it is only slow."""
 
 
 def format_news(failures: dict[str, str], states: Iterable[FormatState]) -> Iterator[FormatBehind | FormatWritten]:

@@ -169,10 +169,10 @@ class FormatPublisher:
         except PipelineHeldError:
             self._is_held = True
         except Exception as error:  # noqa: BLE001 - the Delta table is right, and the next round tries again
-            told = error if isinstance(error, TidemarkError) else None
+            ours = error if isinstance(error, TidemarkError) else None
             with self._changed:
-                follower.failure = told.message if told else f"{type(error).__name__}: {error}"
-                follower.hint = told.hint if told else ""
+                follower.failure = ours.message if ours else f"{type(error).__name__}: {error}"
+                follower.hint = ours.hint if ours else ""
                 follower.due_s = clock.monotonic_s() + follower.pause_s
                 follower.pause_s = min(2 * follower.pause_s, _LONGEST_RETRY_S)
         else:

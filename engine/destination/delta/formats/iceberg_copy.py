@@ -33,6 +33,7 @@ from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
 from engine.destination.iceberg.table import IcebergTable, OtherWriterError, TableOrigin
+from engine.destination.iceberg.unneeded_files import UnneededFiles
 from engine.spec.folder_names import ICEBERG
 from engine.store.folder import Folder
 
@@ -74,6 +75,8 @@ class IcebergCopy:
         self._is_dropped = False
         self._lock = threading.RLock()
         self._table: IcebergTable | None = None
+        self._unneeded = UnneededFiles(self.folder / "metadata")
+        """Outlives `_table`, which is dropped from memory when nothing changes: it counts hours."""
         self._foreign_commits: list[str] = []
         self._position: tuple[int, str] | None = None
         """The version that was looked at last, and the digest of its commit; it has no snapshot if nothing changed."""
@@ -178,7 +181,7 @@ class IcebergCopy:
             before_ms = round((clock.utc_now() - retention).timestamp() * 1000)
             try:
                 expired = self._table.expire(before_ms, oldest_version)
-                self._table.delete_unneeded(self._guard)
+                self._table.delete_unneeded(self._unneeded, self._guard)
             except OtherWriterError:
                 self._forget()
                 return 0  # the next time

@@ -439,3 +439,21 @@ def test_iceberg_that_cannot_be_written_stops_no_vacuum_for_ever(
     published.maintenance.vacuum(set(), timedelta(hours=1))
     published.pair.drop()
     assert not list((published.folder / "d").iterdir())
+
+
+def test_metadata_of_a_quiet_table_is_deleted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is dropped from memory between two looks of the maintenance, and the hour counts on."""
+    lake = copied(tmp_path)
+    copy = copy_of(lake, 3)
+    for number in range(4):
+        copy.catch_up()
+        lake.change([(number, None)])
+    copy.expire(timedelta(), 0)
+    metadata = path_of(copy.folder) / "metadata"
+    before = len(list(metadata.iterdir()))
+    copy.rest()
+    real = clock.monotonic_s
+    monkeypatch.setattr(clock, "monotonic_s", lambda: real() + 3700)
+    copy.expire(timedelta(), 0)
+    assert len(list(metadata.iterdir())) < before
+    assert_equal(lake, copy)
