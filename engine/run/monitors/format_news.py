@@ -14,7 +14,7 @@ FAILING_S, SLOW_S = 10.0, 60.0
 def format_news(failures: dict[str, str], states: Iterable[FormatState]) -> Iterator[FormatBehind | FormatWritten]:
     """Events about tables whose formats fall behind or lack nothing any more, and about other programs' commits.
 
-    failures: what was told of tables that are behind, by table; updated.
+    failures: the reported failure of each table that is behind, "" if it is only slow; updated.
     """
     behind = dict[str, FormatState]()
     waiting_tables = set[str]()
@@ -29,7 +29,7 @@ def format_news(failures: dict[str, str], states: Iterable[FormatState]) -> Iter
         del failures[name]
         yield FormatBehind(table=name)
     for name, one in behind.items():
-        if failures.get(name) != one.failure or name not in failures:
+        if failures.get(name) != one.failure:
             failures[name] = one.failure
             since = clock.utc_text(clock.utc_now() - timedelta(seconds=one.behind_s))
             yield FormatBehind(table=name, place=one.place, since=since, failure=one.failure, hint=one.hint)

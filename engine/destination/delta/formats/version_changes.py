@@ -31,8 +31,8 @@ COMMIT = "tidemark.commit"
 """The key of a summary with the digest of the Delta commit."""
 _OURS = "Tidemark/"
 _WHOLE = ("RESTORE", "FSCK")
-"""Our operations whose commits do not tell all: a file that a rollback brings back may have been in the table before,
-with other deletes, and a repair removes a file under one of two deletion vectors."""
+"""Our operations whose commits do not list every change: a file that a rollback brings back may have been in the
+table before, with other deletes, and a repair removes a file under one of two deletion vectors."""
 _KINDS = (*KINDS, MERGED_SEQ, GENERATION, TERM)
 
 

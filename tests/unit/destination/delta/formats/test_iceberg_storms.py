@@ -181,7 +181,7 @@ def _commit(lake: Lake, info: dict[str, Any]) -> None:
 
 
 def test_a_gap_in_the_delta_log_is_not_the_end(tmp_path: Path, iceberg: Format) -> None:
-    """What the log has behind it is published, or told to be unreadable: never taken for published."""
+    """What the log has behind it is published or reported as unreadable, never taken for published."""
     lake = copied(tmp_path)
     copy = copy_of(lake, iceberg)
     copy.catch_up()
