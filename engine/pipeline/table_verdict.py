@@ -152,6 +152,8 @@ def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s:
         return "it was not compared yet"
     if summary.generation != generation or (not summary.parts and summary.why == RESNAPSHOTTED):
         return RESNAPSHOTTED
+    if not summary.parts:
+        return "none of its parts were compared since"
     if not summary.at:
         return f"{summary.compared:,} of {summary.parts:,} parts were compared so far"
     return "it was verified too long ago" if now_s > stale_at_s(summary.at, period_s) else ""

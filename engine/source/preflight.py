@@ -405,9 +405,10 @@ def _key(table: Table) -> Check:
         "Without a key, changes cannot be applied to a mirror. The table is read as one chunk and has only a change "
         "log."
     )
-    fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ADD PRIMARY KEY (…);"
-    expected = "a primary key, or a unique key without nullable columns"
-    return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, fix)
+    alter = f"ALTER TABLE {quote(table.database, table.name)}"
+    fix = f"{alter} ADD PRIMARY KEY (…); or, if it has one on a prefix of a column: {alter} ADD UNIQUE KEY (…);"
+    expected = "a primary key, or a unique key without nullable columns; of whole columns"
+    return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, "" if good else fix)
 
 
 def _columns(table: Table) -> Check:

@@ -106,10 +106,14 @@ def _condition(node: exp.Expr, table: Table) -> Condition:
 
 def _comparison(node: exp.Expr, operator: str, table: Table) -> Condition:
     left, right = node.this.unnest(), node.expression.unnest()
-    if not isinstance(left, exp.Column):
+    if not isinstance(left, exp.Column) and (_is_literal(left) or isinstance(right, exp.Column)):
         left, right, operator = right, left, _MIRRORED.get(operator, operator)
     column = _column(left, table)
     return Compare(column.name, operator, _value(column, right, ordered=operator not in ("=", "!=")))
+
+
+def _is_literal(node: exp.Expr) -> bool:
+    return isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal | exp.Boolean | exp.HexString)
 
 
 def _among(node: exp.In, table: Table) -> Condition:
@@ -125,7 +129,7 @@ def _among(node: exp.In, table: Table) -> Condition:
 def _column(node: exp.Expr, table: Table) -> Column:
     node = node.unnest()
     if not isinstance(node, exp.Column) or node.table:
-        raise _UnfitError(f"{_sql(node)} is not a column of the table, by its name alone")
+        raise _UnfitError(f"{_sql(node)} is not the plain name of a column")
     column = column_named(table, node.name)
     if column is None:
         raise _UnfitError(f"there is no column {node.name!r}{nearest(node.name, [c.name for c in table.columns])}")

@@ -35,6 +35,7 @@ GONE: Any = Unreadable(at=SINCE, why="a file is gone", hint="Resnapshot it.", ch
 SAVED: dict[str, Summary | None] = {
     "never": None,
     "half": replace(VERIFIED, at="", parts=5),
+    "repaired": replace(VERIFIED, at="", parts=0, compared=0),
     "differs": replace(VERIFIED, verdict="diverged", differences=2),
     "gone": replace(VERIFIED, verdict="unverifiable", why="a file is gone", unreadable=GONE),
     "old": replace(VERIFIED, at="2020-01-01T00:00:00Z"),
@@ -89,6 +90,7 @@ def in_status(where: Directory) -> str:
         ("verified", "Verified", ""),
         ("never", "Not verified", "not compared yet"),
         ("half", "Not verified", "1 of 5 parts were compared so far"),
+        ("repaired", "Not verified", "none of its parts were compared since"),
         ("old", "Not verified", "verified too long ago"),
         ("lacks", "Not verified", "its mirror lacks changes since 2026-01-31 15:00:09 UTC"),
         ("resnapshotted", "Not verified", "resnapshotted since"),
