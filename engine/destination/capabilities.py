@@ -19,8 +19,9 @@ from datetime import datetime, timedelta
 from typing import Literal, Protocol, runtime_checkable
 
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import DestinationTable
+from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.journal.destination_events import TableMaintained
+from engine.ledger.state import Owner
 
 MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
 STEPS: tuple[MaintenanceStep, ...] = ("optimize", "compact", "expire", "vacuum")
@@ -170,6 +171,14 @@ class KeepsVersions(Protocol):
 
 
 @runtime_checkable
+class NamesPositions(Protocol):
+    """A destination whose commits name where their epochs end in the source's binlog."""
+
+    def note_ends(self, ends: Iterable[EpochEnd]) -> None:
+        """Take the ends of epochs that its tables are about to get. Their merges may follow much later."""
+
+
+@runtime_checkable
 class InspectsCommits(Protocol):
     """A table that looks after what its last commits added."""
 
@@ -222,6 +231,9 @@ class PublishesFormats(Protocol):
 
     def format_states(self) -> Sequence[FormatState]:
         """Those of all tables."""
+
+    def check_formats(self, owner: Owner, table: Table) -> None:
+        """Whether a table can be published in all of them. Writes nothing. Raises DestinationError or SpecError."""
 
     def finish_formats(self) -> None:
         """Wait until all that is committed is published, or what is not has failed. MUST NOT wait for ever."""

@@ -125,6 +125,8 @@ class EpochEnd:
     """Where it ends in the binlog: `file:offset`."""
     committed_at: str
     """When it was committed to the ledger: UTC text."""
+    gtids: str | None = None
+    """The GTIDs of all transactions before that place, as the server writes them; None if they are not known."""
 
 
 class PublishedMirror(Protocol):

@@ -19,6 +19,7 @@ from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import fault
+from engine.destination.capabilities import NamesPositions
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd, OpenedTable
 from engine.destination.published_tables import LIGHT_MERGE_BYTES, PublishedTables, TableAction
 from engine.destination.table_progress import EpochPart, Resnapshot, Target, files_of_parts
@@ -132,6 +133,9 @@ class EpochReplay:
 
     def append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
+        ends = [_end_of(record) for record in records]
+        if isinstance(self.tables.destination, NamesPositions):
+            self.tables.destination.note_ends(ends)
         times = {record.epoch: record.ts for record in records}
         parts_by_table: dict[str, list[EpochPart]] = {}
         for record in records:
@@ -143,11 +147,9 @@ class EpochReplay:
             steps.append(partial(self._append_parts, name, parts, times))
         run_parallel(light_steps)
         run_parallel(heavy_steps, 1)
-        if records:
-            last = records[-1]
-            position = str(last.to_position)
-            self.tables.publish(EpochEnd(last.epoch, position, last.ts))
-            self.applied_epoch = last.epoch
+        if ends:
+            self.tables.publish(ends[-1])
+            self.applied_epoch = ends[-1].epoch
 
     def _is_heavy(self, name: str, parts: Sequence[EpochPart]) -> bool:
         """Whether applying these parts may need so much memory that no other table shall be written at the same time.
@@ -311,3 +313,7 @@ class EpochReplay:
         }
         self.facts = (self.applied_epoch, healthy)
         self._prune()
+
+
+def _end_of(record: EpochRecord) -> EpochEnd:
+    return EpochEnd(record.epoch, str(record.to_position), record.ts, record.to_position.gtids)

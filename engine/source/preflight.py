@@ -401,12 +401,9 @@ def _watermarks(context: Context) -> Check:
 def _key(table: Table) -> Check:
     good = bool(table.key)
     actual = ", ".join(table.key) or "none"
-    why = (
-        "Without a key, changes cannot be applied to a mirror. The table is read as one chunk and has only a change "
-        "log."
-    )
-    alter = f"ALTER TABLE {quote(table.database, table.name)}"
-    fix = f"{alter} ADD PRIMARY KEY (…); or, if it has one on a prefix of a column: {alter} ADD UNIQUE KEY (…);"
+    why = "Without a key, changes cannot be applied to a mirror. The table is one chunk, and has only a change log."
+    add = f"ALTER TABLE {quote(table.database, table.name)} ADD"
+    fix = f"{add} PRIMARY KEY (…); or, if it has one on a prefix of a column: {add} UNIQUE KEY (…);"
     expected = "a primary key, or a unique key without nullable columns; of whole columns"
     return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, "" if good else fix)
 

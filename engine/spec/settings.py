@@ -23,6 +23,7 @@ from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.pipeline_name import NAME, NAME_RULE
+from engine.spec.secrets import secret
 from engine.spec.section import Section
 from engine.spec.sink_settings import Sink, bucket_url, require_same_everywhere
 from engine.spec.startup import checked_startup
@@ -421,6 +422,8 @@ def learn_secrets(spec: Spec) -> None:
     redaction.learn_environment()
     redaction.learn_settings(spec.spark.conf)
     reads: list[Callable[[], object]] = [partial(password, spec.source), partial(mask_salt, spec)]
+    if spec.sink.catalog is not None:
+        reads += [partial(secret, "sink.catalog", *one) for one in spec.sink.catalog.secrets()]
     reads += [partial(route_secret, name, route) for name, route in spec.alerts.all_routes().items()]
     for read in reads:
         with suppress(SpecError):  # the reference is broken, so there is nothing to hide
@@ -429,7 +432,7 @@ def learn_secrets(spec: Spec) -> None:
 
 def password(source: Source) -> str:
     """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken."""
-    return _secret("source.password", source.password_env, source.password_file) or ""
+    return secret("source.password", source.password_env, source.password_file) or ""
 
 
 def mask_salt(spec: Spec) -> str | None:
@@ -437,7 +440,7 @@ def mask_salt(spec: Spec) -> str | None:
 
     Raises SpecError if it is broken or the salt is empty.
     """
-    salt = _secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
+    salt = secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
     if salt == "":
         raise SpecError(
             "The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or remove the key."
@@ -453,13 +456,13 @@ def route_secret(name: str, route: Route) -> str:
     where = "alerts" if name == "webhook" else f"alerts.routes.{name}"
     if route.type in ("webhook", "slack"):
         key = "alerts.webhook" if name == "webhook" else f"{where}.url"
-        return _url(key, _secret(key, route.url_env, route.url_file) or "")
+        return _url(key, secret(key, route.url_env, route.url_file) or "")
     kind, variable, file = (
         ("key", route.key_env, route.key_file)
         if route.type == "pagerduty"
         else ("password", route.password_env, route.password_file)
     )
-    value = (_secret(f"{where}.{kind}", variable, file) or "").strip()
+    value = (secret(f"{where}.{kind}", variable, file) or "").strip()
     if not value and (variable or file):
         raise SpecError(f"The value of {where}.{kind}_env or {kind}_file is empty.", hint="Set it, or remove the key.")
     return value
@@ -474,21 +477,3 @@ def _url(key: str, value: str) -> str:
             hint="A URL begins with http:// or https:// and consists of ASCII characters without blanks.",
         )
     return url
-
-
-def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
-    if variable is not None:
-        value = os.environ.get(variable)
-        redaction.learn(value)
-        if value is None:
-            raise SpecError(
-                f"The environment variable {variable} ({name}_env) is not set.",
-                hint="Export it for the process that runs the engine or the console.",
-            )
-        return value
-    if file is not None:
-        try:
-            return redaction.secret_in(file)
-        except OSError as error:
-            raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
-    return None

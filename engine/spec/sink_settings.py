@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from engine.base.errors import SpecError
+from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
@@ -29,6 +30,7 @@ OF_MIRRORS = (
     "mirror",
     "formats",
     "iceberg",
+    "catalog",
     "max_write_amplification",
     "max_merge_delay_s",
     "tables",
@@ -99,6 +101,9 @@ class Sink(Section):
     iceberg: IcebergVersion = "v3"
     """The version of Iceberg's spec. `v3` has deletion vectors, as Delta has. `v2` is for readers that do not know v3
     yet, and writes position deletes."""
+    catalog: CatalogSettings | None = None
+    """The Iceberg catalog in which the tables are registered ([Catalogs](iceberg.md#catalogs)). Without one, readers
+    open them by their paths."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -130,6 +135,8 @@ class Sink(Section):
         places = [self.formats, *(rules.formats for rules in self.tables.values() if rules.formats is not None)]
         if any("delta" not in formats for formats in places):
             raise ValueError('formats must name "delta": other formats are published over the files of Delta tables')
+        if self.catalog is not None and not any("iceberg" in formats for formats in places):
+            raise ValueError('catalog: only with formats = ["delta", "iceberg"]: it registers Iceberg tables')
         if any("iceberg" in formats for formats in places) and str(self.path).startswith("az://"):
             raise ValueError(
                 'formats = ["delta", "iceberg"] needs a folder or a bucket on S3: Iceberg readers call places on '
@@ -180,7 +187,9 @@ class Sink(Section):
 
     def below(self, root: Path) -> Self:
         """With a path that does not depend on the current folder. root: of relative paths."""
-        return self if self.local_path is None else self.model_copy(update={"path": root / self.local_path})
+        path = self.path if self.local_path is None else root / self.local_path
+        catalog = None if self.catalog is None else self.catalog.below(root)
+        return self.model_copy(update={"path": path, "catalog": catalog})
 
     @property
     def is_bucket(self) -> bool:

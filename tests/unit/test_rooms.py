@@ -151,7 +151,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "maintenance_schedule": {"capabilities", "table_progress"},
         "published_tables": {"capabilities", "destination_protocol", "table_progress"},
         "change_log_looks": {"published_tables"},
-        "epoch_replay": {"destination_protocol", "published_tables", "table_progress"},
+        "epoch_replay": {"capabilities", "destination_protocol", "published_tables", "table_progress"},
         "sink_opening": {
             "agreement",
             "destination_protocol",

@@ -13,9 +13,10 @@ from engine.base.parallel import run_parallel
 from engine.decode.schema import Table
 from engine.destination.capabilities import DifferenceRow, FormatState, Versions
 from engine.destination.delta.formats.format_publisher import FormatPublisher
-from engine.destination.delta.formats.table_formats import TableFormats
+from engine.destination.delta.formats.table_formats import NamedCatalog, TableFormats
 from engine.destination.delta.lake_table import Guards
 from engine.destination.delta.landing import DeltaLanding
+from engine.destination.delta.log.epoch_positions import EpochPositions
 from engine.destination.delta.log.kept_versions import KeptVersions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.merge.key_index import KeyIndex
@@ -25,6 +26,7 @@ from engine.destination.delta.table import DeltaDestinationTable, on_read
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.destination.fence import FolderTerms, Term
+from engine.destination.iceberg.catalogs.catalog_of import catalog_of
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
@@ -45,7 +47,9 @@ class DeltaDestination:
         self._known_tables: KnownTables | None = None
         self._terms = FolderTerms(sink.folder)
         self._guards = Guards(commit=self._terms.check_for_commit, deletion=self._terms.check)
+        self._positions = EpochPositions()
         self._formats = FormatPublisher(self._terms.check_for_commit)
+        self._catalog = None if sink.catalog is None else NamedCatalog(catalog_of(sink.catalog), sink.catalog)
 
     @property
     def root(self) -> Path | str:
@@ -89,12 +93,29 @@ class DeltaDestination:
     def _pair(self, owner: Owner, table: Table, *, on_read: bool = False) -> TablePair:
         iceberg, formats = self._sink.iceberg_version(table.database, table.name), None
         if iceberg is not None:
-            formats = TableFormats(self._formats, table.full_name, owner.ledger, iceberg, self._terms.check)
-        return TablePair(self._sink.folder, owner, table, self._guards, on_read=on_read, formats=formats)
+            formats = TableFormats(self._formats, table, owner.ledger, iceberg, self._terms.check, self._catalog)
+        return TablePair(
+            self._sink.folder,
+            owner,
+            table,
+            self._guards,
+            on_read=on_read,
+            formats=formats,
+            positions=self._positions,
+        )
+
+    def note_ends(self, ends: Iterable[EpochEnd]) -> None:
+        """Keep them for the commits of these epochs."""
+        self._positions.note(ends)
 
     def format_states(self) -> Sequence[FormatState]:
         """Of the Iceberg metadata of its tables."""
         return self._formats.states()
+
+    def check_formats(self, owner: Owner, table: Table) -> None:
+        """Ask the catalog for its two tables."""
+        if (formats := self._pair(owner, table).formats) is not None:
+            formats.check()
 
     def finish_formats(self) -> None:
         """Wait for the thread that publishes them."""

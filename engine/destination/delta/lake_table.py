@@ -33,13 +33,14 @@ from engine.destination.delta.log.delta_actions import (
     protocol_of,
 )
 from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError
+from engine.destination.delta.log.epoch_positions import EpochPositions
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
 from engine.destination.delta.log.missing_files import RecentFiles, check_vectors, missing_names
 from engine.destination.delta.log.table_creation import create
 from engine.destination.delta.log.table_opening import is_table
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
-from engine.destination.destination_protocol import Guard, no_guard
+from engine.destination.destination_protocol import KINDS, Guard, no_guard
 from engine.ledger.state import Owner
 from engine.store.folder import Folder
 
@@ -68,7 +69,7 @@ class LakeTable:
     owner: the ledger. guards: called before it is written to. name: of the captured table, for messages. kinds: the
     transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
     load. keeps: whether the newest version stays in memory, for tables of few files. on_commit: called after each
-    commit, with its version.
+    commit, with its version. positions: where epochs end, which commits name.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class LakeTable:
         *,
         keeps: bool,
         on_commit: Callable[[int], None] = lambda _: None,
+        positions: EpochPositions | None = None,
     ) -> None:
         self.folder = folder
         self.kinds = kinds
@@ -90,6 +92,7 @@ class LakeTable:
         self._guards = guards
         self._recent = RecentFiles()
         self._on_commit = on_commit
+        self._positions = positions or EpochPositions()
 
     @property
     def description(self) -> str:
@@ -241,7 +244,9 @@ class LakeTable:
                 if commit_actions is None:
                     return False
                 transactions = {**commit_actions.transactions, **({self.app(TERM): term} if term else {})}
-                self.log.commit(replace(commit_actions, transactions=transactions))
+                epoch = max(commit_actions.transactions.get(self.app(kind), -1) for kind in KINDS)
+                notes = self._positions.describe(epoch)
+                self.log.commit(replace(commit_actions, transactions=transactions, notes=notes))
             except StaleVersionError:
                 if attempt < _ATTEMPTS:
                     clock.sleep(_RETRY_S * 2**attempt)

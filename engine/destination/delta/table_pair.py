@@ -18,6 +18,7 @@ from engine.destination.delta.formats.table_formats import TableFormats
 from engine.destination.delta.lake_table import GENERATION, NO_GUARDS, TERM, Guards, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
+from engine.destination.delta.log.epoch_positions import EpochPositions
 from engine.destination.delta.log.kept_versions import KeptVersions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
@@ -33,7 +34,7 @@ class TablePair:
 
     owner: the ledger. guards: called before they are written to. on_read: whether a mirror that is created, or
     replaced by a resnapshot, merges changes on read (`destination.delta.merge.mirror_files`). formats: the other
-    formats that they are published in; None for none.
+    formats that they are published in; None for none. positions: where epochs end, which commits name.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class TablePair:
         *,
         on_read: bool = False,
         formats: TableFormats | None = None,
+        positions: EpochPositions | None = None,
     ) -> None:
         self._table = table
         self._ledger = owner.ledger
@@ -57,9 +59,12 @@ class TablePair:
         if formats is not None:
             note_changes = formats.follow(changes)
             note_mirror = formats.follow(mirror, table.key)
-        log = LakeTable(changes, owner, name, _log_kinds(table), guards, keeps=False, on_commit=note_changes)
+        log_kinds = _log_kinds(table)
+        log = LakeTable(
+            changes, owner, name, log_kinds, guards, keeps=False, on_commit=note_changes, positions=positions
+        )
         self.changes = ChangeLogTable(log)
-        lake = LakeTable(mirror, owner, name, kinds, guards, keeps=True, on_commit=note_mirror)
+        lake = LakeTable(mirror, owner, name, kinds, guards, keeps=True, on_commit=note_mirror, positions=positions)
         self.mirror = MirrorTable(lake, self.changes, on_read=on_read)
         self.guard = guards.deletion
         self.formats = formats

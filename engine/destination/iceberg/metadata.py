@@ -165,10 +165,23 @@ class TableMetadata:
         """The newest snapshot; None before the first one."""
         return self.snapshots[-1] if self.snapshots else None
 
+    @property
+    def written_properties(self) -> Mapping[str, str]:
+        """The properties in the file: also by which names readers find the columns of files."""
+        return {**self.properties, _NAME_MAPPING: _json(name_mapping(self.schemas))}
+
     @classmethod
     def from_json(cls, text: bytes) -> Self:
         """The inverse of `to_json`, of any writer's file. Raises ValueError."""
-        record = _MetadataRecord.model_validate_json(text)
+        return cls._from(_MetadataRecord.model_validate_json(text))
+
+    @classmethod
+    def from_record(cls, record: object) -> Self:
+        """The inverse of `to_json` when the text is parsed already. Raises ValueError."""
+        return cls._from(_MetadataRecord.model_validate(record))
+
+    @classmethod
+    def _from(cls, record: _MetadataRecord) -> Self:
         schemas = [one.to_schema() for one in record.schemas]
         snapshots = {one.snapshot_id: one.to_snapshot() for one in record.snapshots}
         newest = record.current_snapshot_id
@@ -214,7 +227,7 @@ class TableMetadata:
             "last-partition-id": 999,
             "default-sort-order-id": order,
             "sort-orders": orders,
-            "properties": {**self.properties, _NAME_MAPPING: _json(name_mapping(self.schemas))},
+            "properties": self.written_properties,
             "metadata-log": [],
         }
         if self.format == 3:

@@ -59,6 +59,17 @@ def metadata_name(number: int) -> str:
     return f"v{number}.metadata.json"
 
 
+def metadata_number(name: str) -> int:
+    """The number of a metadata file by its name; 0 for other files."""
+    number = name.removeprefix("v").removesuffix(".metadata.json")
+    return int(number) if number.isdecimal() and name == metadata_name(int(number)) else 0
+
+
+def program_of(summary: Mapping[str, str]) -> str:
+    """The program that made a snapshot."""
+    return next((summary[key] for key in _PROGRAMS if key in summary), "an unknown program")
+
+
 @dataclass(frozen=True)
 class TableOrigin:
     """Who owns a table, and whose files it has."""
@@ -101,8 +112,7 @@ class IcebergTable:
             return ""
         newest = metadata.newest
         summary = {} if newest is None or newest.version is not None else newest.summary
-        program = next((summary[key] for key in _PROGRAMS if key in summary), "an unknown program")
-        return f"{'a commit' if summary else 'a change of columns or properties'} by {program}"
+        return f"{'a commit' if summary else 'a change of columns or properties'} by {program_of(summary)}"
 
     def _is_foreign(self, metadata: TableMetadata) -> bool:
         """Whether another program made the commit: it repeats our properties, and cannot know the number."""
@@ -136,7 +146,7 @@ class IcebergTable:
         self._pointer = number
         if not number or folder.find(metadata_name(number)) is None:
             with suppress(NotADirectoryError):
-                number = max((_number_of(entry.name) for entry in folder.entries("v")), default=0)
+                number = max((metadata_number(entry.name) for entry in folder.entries("v")), default=0)
         while folder.find(metadata_name(number + 1)) is not None:
             number += 1
         return number
@@ -330,9 +340,3 @@ def _record(file: NewFile, schema: IcebergSchema) -> FileRecord:
         return {one.id: struct.pack(kinds[one.type], value) for one, value in pairs if one.type in kinds}
 
     return FileRecord(file.uri, file.rows, file.bytes, serialized(file.low), serialized(file.high))
-
-
-def _number_of(name: str) -> int:
-    """The number of a metadata file; 0 for other files."""
-    number = name.removeprefix("v").removesuffix(".metadata.json")
-    return int(number) if number.isdecimal() and name == metadata_name(int(number)) else 0

@@ -15,6 +15,7 @@ from engine.capture.projection.projection_rules import check_asked, with_other_p
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
+from engine.destination.capabilities import PublishesFormats
 from engine.destination.destination_protocol import Destination
 from engine.destination.registry import destination_of
 from engine.ledger.state import Owner, State
@@ -41,7 +42,21 @@ def check_all(spec: Spec, directory: Directory, endpoint: Endpoint, preflight: P
     checks += [check_inbox(directory.inbox), *check_routes(spec.alerts)]
     if destination.outcome == "ok":
         checks += check_continuation(spec, directory, endpoint, preflight)
+        checks += _catalog(spec, directory, preflight.tables)
     return checks
+
+
+def _catalog(spec: Spec, directory: Directory, tables: list[Table]) -> list[Check]:
+    """Whether the catalog answers, and has no tables of others under the names of ours."""
+    if spec.sink.catalog is None:
+        return []
+    destination = destination_of(spec.sink)
+    state = Ledger(directory.ledger).state
+    owner = Owner(uuid.uuid4().hex) if state is None else state.owner
+    assert isinstance(destination, PublishesFormats), "one that has a catalog does"
+    look = partial(map_parallel, partial(destination.check_formats, owner), tables)
+    why = "Tables are registered there, after each commit."
+    return [_tried(look, "catalog", f"{spec.sink.catalog.place} takes the tables", why)]
 
 
 def check_continuation(spec: Spec, directory: Directory, endpoint: Endpoint, preflight: Preflight) -> list[Check]:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from engine.base import clock
 from engine.base.errors import DestinationError, SpecError
@@ -29,6 +30,7 @@ from engine.destination.delta.formats.version_changes import (
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.destination_protocol import Guard, no_guard
+from engine.destination.iceberg.catalogs.catalog_protocol import CatalogTable
 from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
@@ -51,7 +53,8 @@ def iceberg_folder(delta_folder: Folder) -> Folder:
 class IcebergCopy:
     """The Iceberg metadata of the Delta table in a folder.
 
-    ledger: its identifier. sort_columns: of the data files. guard: called before files are deleted.
+    ledger: its identifier. sort_columns: of the data files. guard: called before files are deleted. registered: the
+    table in a catalog; None without one.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class IcebergCopy:
         format_version: Format,
         sort_columns: Sequence[str],
         guard: Guard = no_guard,
+        registered: CatalogTable | None = None,
     ) -> None:
         self.folder = iceberg_folder(delta_folder)
         self._delta_folder = delta_folder
@@ -68,6 +72,7 @@ class IcebergCopy:
         self._format = format_version
         self._sort_columns = sort_columns
         self._guard = guard
+        self._registered = registered
         self._compares = False
         """Whether the next version is compared with what the newest snapshot has."""
         self._begins_again = False
@@ -99,7 +104,7 @@ class IcebergCopy:
             return commits
 
     def catch_up(self, at_least: int = -1) -> int:
-        """Publish the versions that have no snapshot yet, in order. Returns how many.
+        """Publish the versions that have no snapshot yet, in order, and tell the catalog. Returns how many.
 
         at_least: a version that the Delta log has. Raises DestinationError, SpecError or an error of the store.
         """
@@ -107,10 +112,20 @@ class IcebergCopy:
             if self._is_dropped:
                 return 0
             try:
-                return self._caught_up(at_least)
+                count = self._caught_up(at_least)
             except BaseException:
                 self._forget()  # nobody knows what was done
                 raise
+            self._tell_catalog()
+            return count
+
+    def _tell_catalog(self) -> None:
+        """Make the catalog have the newest snapshots. Raises DestinationError or SpecError."""
+        table = self._table
+        if self._registered is None or table is None or table.metadata is None or table.metadata.newest is None:
+            return
+        if foreign := self._registered.follow(table.metadata, table.metadata_uri):
+            self._foreign_commits.append(foreign)
 
     def _caught_up(self, at_least: int) -> int:
         count = 0
@@ -150,7 +165,7 @@ class IcebergCopy:
         table = self.open_again()
         position, missing = table.version, 0
         version = -1 if position is None else position
-        while missing < _MOST_MISSING and (content := self._read_commit(version + 1)) is not None:
+        while missing < _MOST_MISSING and (content := _read_commit(self._delta_folder, version + 1)) is not None:
             version += 1
             with suppress(ValueError):  # a torn commit is not there
                 missing += not commit_of(version, content).changes_nothing
@@ -161,13 +176,6 @@ class IcebergCopy:
         table = IcebergTable(self.folder, self._format, TableOrigin({}))
         table.load()
         return table
-
-    def _read_commit(self, version: int) -> bytes | None:
-        """A commit of the Delta log; None if it is not there."""
-        try:
-            return log_of(self._delta_folder).read(commit_name(version))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
 
     def expire(self, retention: timedelta, oldest_version: int) -> int:
         """Expire the snapshots whose files a VACUUM may delete. Raises what `catch_up` raises. Returns how many.
@@ -181,6 +189,8 @@ class IcebergCopy:
             before_ms = round((clock.utc_now() - retention).timestamp() * 1000)
             try:
                 expired = self._table.expire(before_ms, oldest_version)
+                if expired:
+                    self._tell_catalog()
                 self._table.delete_unneeded(self._unneeded, self._guard)
             except OtherWriterError:
                 self._forget()
@@ -202,9 +212,13 @@ class IcebergCopy:
             with suppress(DestinationError):  # nobody can read it, and the table that it is of goes
                 table.load()
             if table.metadata is None or table.metadata.properties.get(LEDGER) == self._ledger:
+                if self._registered is not None:
+                    self._registered.drop()
                 drop(self.folder)
 
     def _forget(self) -> None:
+        if self._registered is not None:
+            self._registered.forget()
         self._table = None
         self._position = None
 
@@ -220,7 +234,7 @@ class IcebergCopy:
         commits = self._next_commits()
         if commits is not None and (commits or self.looked_version >= at_least) and self._publish(table, commits):
             return len(commits)
-        newest = self._newest_commit()
+        newest = _newest_commit(self._delta_folder)
         if newest is None or (not self._compares and self._position == (newest.version, newest.digest)):
             return 0
         table.commit([whole_change(self._delta_folder, newest, self._ledger)])
@@ -281,7 +295,9 @@ class IcebergCopy:
         if self._position is None:
             return None
         version, digest = self._position
-        last, following = map_parallel(self._read_commit, [version, version + 1], self._delta_folder.at_once)
+        last, following = map_parallel(
+            partial(_read_commit, self._delta_folder), [version, version + 1], self._delta_folder.at_once
+        )
         if last is None or digest_of(last) != digest:
             return None
         commits = list[DeltaCommit]()
@@ -291,18 +307,27 @@ class IcebergCopy:
                 commits.append(commit_of(version, following))
             except ValueError:
                 break  # a power cut tore it; the runner repairs the log
-            following = self._read_commit(version + 1)
+            following = _read_commit(self._delta_folder, version + 1)
         return commits
 
-    def _newest_commit(self) -> DeltaCommit | None:
-        """That of the newest version; None if there is no table, or its last commit is torn."""
-        version = newest_version(self._delta_folder)
-        if version < 0:
-            return None
-        try:
-            return commit_of(version, log_of(self._delta_folder).read(commit_name(version)))
-        except (FileNotFoundError, ValueError):
-            return None
+
+def _read_commit(delta_folder: Folder, version: int) -> bytes | None:
+    """A commit of the Delta log; None if it is not there."""
+    try:
+        return log_of(delta_folder).read(commit_name(version))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _newest_commit(delta_folder: Folder) -> DeltaCommit | None:
+    """That of the newest version; None if there is no table, or its last commit is torn."""
+    version = newest_version(delta_folder)
+    if version < 0:
+        return None
+    try:
+        return commit_of(version, log_of(delta_folder).read(commit_name(version)))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _not_ours(folder: Folder) -> SpecError:

@@ -1,40 +1,76 @@
 """The other formats of the Delta tables of one captured table."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from engine.base import clock
+from engine.decode.schema import Table
 from engine.destination.capabilities import FormatAgreement, PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_comparison import compare
-from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy, iceberg_folder
 from engine.destination.destination_protocol import Guard
+from engine.destination.iceberg.catalogs.catalog_protocol import CatalogName, CatalogTable, IcebergCatalog
 from engine.destination.iceberg.manifest_files import Format
+from engine.spec.catalog_settings import CatalogSettings
+from engine.spec.folder_names import CHANGES
 from engine.store.folder import Folder
 
 
-class TableFormats:
-    """publisher: the destination's. table: the captured table's full name. ledger: its identifier. iceberg: version.
+@dataclass(frozen=True)
+class NamedCatalog:
+    """A catalog, and the settings by which tables are named there."""
 
-    guard: called before metadata files are deleted.
+    catalog: IcebergCatalog
+    settings: CatalogSettings
+
+
+class TableFormats:
+    """publisher: the destination's. table: the captured one. ledger: its identifier. iceberg: version.
+
+    guard: called before metadata files are deleted. catalog: in which they are registered; None for none.
     """
 
-    def __init__(self, publisher: FormatPublisher, table: str, ledger: str, iceberg: Format, guard: Guard) -> None:
+    def __init__(
+        self,
+        publisher: FormatPublisher,
+        table: Table,
+        ledger: str,
+        iceberg: Format,
+        guard: Guard,
+        catalog: NamedCatalog | None = None,
+    ) -> None:
         self.iceberg = iceberg
         self._publisher = publisher
         self._table = table
         self._ledger = ledger
         self._guard = guard
+        self._catalog = catalog
         self._copies: dict[Folder, IcebergCopy] = {}
+        self._registered: dict[Folder, CatalogTable] = {}
         self._unexpired_since_s: float | None = None
         """Since when snapshots could not be expired (`clock.monotonic_s`)."""
 
     def follow(self, folder: Folder, sort_columns: Sequence[str] = ()) -> Callable[[int], None]:
         """Publish the Delta table in a folder. Returns what is to be called after each commit to it."""
-        copy = IcebergCopy(folder, self._ledger, self.iceberg, sort_columns, self._guard)
-        self._copies[folder] = self._publisher.copy_of(self._table, copy)
+        registered = None
+        if self._catalog is not None:
+            registered = self._registered[folder] = self._in_catalog(self._catalog, folder)
+        copy = IcebergCopy(folder, self._ledger, self.iceberg, sort_columns, self._guard, registered)
+        self._copies[folder] = self._publisher.copy_of(self._table.full_name, copy)
         return partial(self._publisher.note, self._copies[folder])
+
+    def _in_catalog(self, catalog: NamedCatalog, folder: Folder) -> CatalogTable:
+        suffix = CHANGES if folder.name.endswith(CHANGES) else ""
+        name = CatalogName(catalog.settings.namespace_of(self._table.database), f"{self._table.name}{suffix}")
+        return catalog.catalog.table(name, self._ledger, iceberg_folder(folder).url)
+
+    def check(self) -> None:
+        """Whether they can be registered. Writes nothing. Raises DestinationError or SpecError."""
+        for registered in self._registered.values():
+            registered.check()
 
     def note_all(self, versions: Mapping[Folder, int]) -> None:
         """Publish soon what they lack. versions: the newest ones, as far as they are known."""

@@ -6,6 +6,7 @@ Source: Delta transaction log protocol, "Actions" (github.com/delta-io/delta, PR
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +31,7 @@ from engine.store.folder import Folder
 COMMIT = "tidemark.commit"
 """The key of a summary with the digest of the Delta commit."""
 _OURS = "Tidemark/"
+_OUR_NOTES = "tidemark."
 _WHOLE = ("RESTORE", "FSCK")
 """Our operations whose commits do not list every change: a file that a rollback brings back may have been in the
 table before, with other deletes, and a repair removes a file under one of two deletion vectors."""
@@ -79,6 +81,16 @@ class _CommitInfo(_ActionPart):
     timestamp: Any = None
     engine_info: Any = None
     operation: Any = None
+    user_metadata: Any = None
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Our own, of where the commit's epoch ends in the source; empty for other texts."""
+        with suppress(ValueError, TypeError):
+            content = json.loads(self.user_metadata)
+            if isinstance(content, dict):
+                return {key: str(text) for key, text in content.items() if key.startswith(_OUR_NOTES)}
+        return {}
 
 
 class _CommitLine(_ActionPart):
@@ -108,6 +120,8 @@ class DeltaCommit:
     """By application identifier."""
     is_unknown: bool = False
     """Whether we cannot read it."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Where its epoch ends in the source."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -150,7 +164,9 @@ def _parsed(version: int, content: bytes, lines: Sequence[_CommitLine]) -> Delta
         info = line.commit_info or info
     is_ours = str(info.engine_info).startswith(_OURS) and info.operation not in _WHOLE
     at_ms = info.timestamp if type(info.timestamp) is int else 0
-    return DeltaCommit(version, digest_of(content), at_ms, is_ours, schema, adds, removes, transactions)
+    return DeltaCommit(
+        version, digest_of(content), at_ms, is_ours, schema, adds, removes, transactions, notes=info.notes
+    )
 
 
 def change_of(folder: Folder, commit: DeltaCommit, ledger: str) -> VersionChange:
@@ -193,10 +209,10 @@ def whole_change(folder: Folder, commit: DeltaCommit, ledger: str) -> VersionCha
 
 
 def _summary(commit: DeltaCommit, ledger: str) -> dict[str, str]:
-    """Where a snapshot comes from: the commit, and the epochs and the term in it (`destination.delta.lake_table`)."""
+    """Where a snapshot comes from: the commit, the epochs and the term in it, and where they end in the source."""
     own = [(app, number) for app, number in commit.transactions.items() if app.startswith(f"tidemark-{ledger}")]
     kinds = {f"tidemark.{kind}": str(number) for kind in _KINDS for app, number in own if app.endswith(f"-{kind}")}
-    return {COMMIT: commit.digest, **kinds}
+    return {COMMIT: commit.digest, **kinds, **commit.notes}
 
 
 def _uri(folder: Folder, name: str) -> str:

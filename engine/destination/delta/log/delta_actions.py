@@ -6,7 +6,7 @@ Source: Delta transaction log protocol, "Actions" and "Per-file Statistics" (git
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -57,6 +57,8 @@ class Actions:
     """Whether rows change; False if the commit only moves them to other files, and repeats the metadata."""
     mode: str = "Append"
     """Also for the table's history: "Append", or "Overwrite" if the commit removes all earlier rows."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """For the table's history, too: where its epoch ends in the source (`userMetadata`)."""
 
 
 def metadata_of(delta: DeltaTable, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -116,6 +118,8 @@ def lines_of(actions: Actions) -> Iterator[dict[str, Any]]:
     """The lines of a commit's file."""
     now_ms = round(clock.unix_s() * 1000)
     info = {"timestamp": now_ms, "operation": actions.operation, "operationParameters": {"mode": actions.mode}}
+    if actions.notes:
+        info["userMetadata"] = json.dumps(dict(actions.notes))
     # `txnId` makes each commit's file unique, so that a writer recognises its own (`durable.link`).
     yield {"commitInfo": {**info, "engineInfo": f"Tidemark/{__version__}", "txnId": str(uuid.uuid4())}}
     for app, version in actions.transactions.items():

@@ -386,7 +386,7 @@ class PublishedLake(Lake):
 
     def opened(self) -> TablePair:
         """With formats."""
-        formats = TableFormats(self.publisher, "d.t", "l", 3, lambda: 1)
+        formats = TableFormats(self.publisher, self.table, "l", 3, lambda: 1)
         return TablePair(LocalFolder(self.folder), Owner("l"), self.table, on_read=True, formats=formats)
 
 

@@ -1,0 +1,336 @@
+"""Tables are registered in Iceberg catalogs: Iceberg's own REST catalog, and databases of MySQL, MariaDB and SQLite."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from engine.base.errors import SpecError
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.iceberg.catalogs.catalog_of import catalog_of
+from engine.destination.iceberg.catalogs.catalog_protocol import CatalogError, CatalogName
+from engine.destination.iceberg.catalogs.rest_client import RestClient
+from engine.destination.iceberg.manifest_files import Format
+from engine.spec.catalog_settings import CatalogSettings
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.seed import seed_table
+from tests.servers import Server
+from tests.servers.rest_catalog import RestServer, rest_server
+from tests.support.delta import rows_at
+from tests.support.depth import depth
+from tests.unit.destination.lake import Lake
+
+BOTH = 'formats = ["delta", "iceberg"]\n'
+NAME = CatalogName("d", "t")
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
+    """A REST catalog."""
+    with rest_server(tmp_path_factory.mktemp("rest")) as server:
+        yield server
+
+
+@dataclass
+class World:
+    """A table, its copy and a catalog."""
+
+    lake: Lake
+    settings: CatalogSettings
+    format: Format
+
+    def copy(self, ledger: str = "l", name: CatalogName = NAME) -> IcebergCopy:
+        """The Iceberg table of the mirror, as a process opens it."""
+        folder = self.lake.pair.mirror.lake.folder
+        place = f"{folder.url}__iceberg"
+        registered = catalog_of(self.settings).table(name, ledger, place)
+        return IcebergCopy(folder, ledger, self.format, ("id",), registered=registered)
+
+    def reader(self) -> Catalog:
+        """The catalog, as pyiceberg opens it."""
+        kind = self.settings.type
+        return load_catalog(self.settings.name, type=kind, uri=self.settings.uri)
+
+    def assert_equal(self, *, has_all: bool = True) -> int:
+        """Each snapshot that the catalog has is a version, the newest one the newest. Returns how many there are."""
+        mirror = self.lake.pair.mirror.lake
+        mirror.refresh()
+        table = self.reader().load_table(str(NAME))
+        versions = []
+        for snapshot in table.snapshots():
+            assert snapshot.summary is not None
+            version = int(snapshot.summary.additional_properties["tidemark.version"])
+            rows = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().sort_by("id").to_pylist()
+            assert rows == rows_at(mirror.folder, version).sort_by("id").to_pylist(), version
+            versions.append(version)
+        current = table.current_snapshot()
+        assert current is not None
+        assert current.snapshot_id == table.snapshots()[-1].snapshot_id
+        assert table.scan().to_arrow().num_rows == rows_at(mirror.folder).num_rows
+        newest = self.copy().open_again().metadata
+        assert newest is not None
+        if has_all:
+            assert {one.snapshot_id for one in table.snapshots()} == {one.id for one in newest.snapshots}
+        assert table.schema().as_struct() == self._static().schema().as_struct()
+        return len(versions)
+
+    def _static(self) -> Any:
+        from pyiceberg.table import StaticTable
+
+        return StaticTable.from_metadata(self.copy().open_again().metadata_uri)
+
+
+@pytest.fixture(params=["rest-3", "rest-2", "sqlite-3", "sqlite-2"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """A table with rows, in a catalog with an empty name."""
+    kind, version = request.param.split("-")
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({key: key for key in range(100)})
+    if kind == "rest":
+        server: RestServer = request.getfixturevalue("rest")
+        settings = CatalogSettings(type="rest", uri=server.url)
+        httpx.delete(f"{server.url}/v1/namespaces/d/tables/t")
+    else:
+        settings = CatalogSettings(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db")
+    return World(lake, settings, 3 if version == "3" else 2)
+
+
+def test_a_table_is_registered_and_followed(world: World) -> None:
+    """By one process after the other, with commits of one or many versions, and schema changes."""
+    chance, copy = random.Random(3), world.copy()
+    for number in range(12):
+        for _ in range(chance.randrange(1, 4)):
+            world.lake.change(world.lake.random_changes(chance, 5, list(range(120))))
+        if number == 6:
+            copy = world.copy()
+        copy.catch_up()
+        if number % 4 == 3:
+            world.assert_equal()
+    assert world.assert_equal() > 12
+    assert copy.take_foreign_commits() == []
+
+
+def test_what_expired_is_gone_from_the_catalog(world: World) -> None:
+    """Before a VACUUM deletes the files."""
+    copy = world.copy()
+    copy.catch_up()
+    for key in range(5):
+        world.lake.change([(key, 1)])
+        copy.catch_up()
+    assert world.assert_equal() > 5
+    copy.expire(timedelta(0), copy.published_version)
+    assert world.assert_equal() == 1
+
+
+def test_a_lost_answer_is_no_other_program(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit was made, and the next call finds it."""
+    copy = world.copy()
+    copy.catch_up()
+    world.lake.change([(1, 1)])
+    original = RestClient.request if world.settings.type == "rest" else None
+
+    def lost(client: RestClient, method: str, *arguments: Any, **named: Any) -> Any:
+        assert original is not None
+        answer = original(client, method, *arguments, **named)
+        if method == "POST":
+            raise CatalogError("lost")
+        return answer
+
+    if original is not None:
+        with monkeypatch.context() as patch:
+            patch.setattr(RestClient, "request", lost)
+            with pytest.raises(CatalogError):
+                copy.catch_up()
+    copy.catch_up()
+    world.lake.change([(2, 2)])
+    copy.catch_up()
+    assert copy.take_foreign_commits() == []
+    world.assert_equal()
+
+
+def test_another_program_changes_the_table_through_the_catalog(world: World) -> None:
+    """It is named, and the next commit makes the table equal again."""
+    if world.format == 3:
+        pytest.skip("pyiceberg writes no v3")
+    copy = world.copy()
+    copy.catch_up()
+    world.reader().load_table(str(NAME)).delete("id = 5")
+    world.lake.change([(7, 7)])
+    copy.catch_up()
+    assert [text.endswith("through the catalog") for text in copy.take_foreign_commits()] == [True]
+    world.assert_equal()
+    world.lake.change([(8, 8)])
+    copy.catch_up()
+    world.assert_equal()
+
+
+def test_a_table_that_somebody_drops_is_registered_again(world: World) -> None:
+    """With all its snapshots."""
+    copy = world.copy()
+    copy.catch_up()
+    world.lake.change([(1, 1)])
+    copy.catch_up()
+    world.reader().drop_table(str(NAME))
+    world.lake.change([(2, 2)])
+    copy.catch_up()
+    assert world.assert_equal() > 2
+
+
+def test_a_table_of_somebody_else_is_left_alone(world: World) -> None:
+    """Neither changed nor dropped; the Iceberg table in its folder is published."""
+    schema = pa.schema([("other", pa.int64())])
+    if world.settings.type == "sql":
+        world.copy()._registered.check()  # type: ignore[union-attr]  # makes the tables
+        catalog = load_catalog("default", type="sql", uri=world.settings.uri, warehouse=f"{world.lake.folder}/others")
+    else:
+        catalog = world.reader()
+    if not catalog.namespace_exists("d"):
+        catalog.create_namespace("d")
+    catalog.create_table(str(NAME), schema)
+    copy = world.copy()
+    for act in (copy.catch_up, copy._registered.check):  # type: ignore[union-attr]
+        with pytest.raises(SpecError, match=r"The table d\.t exists in the (REST|SQL) catalog .* does not belong"):
+            act()
+    assert copy.open_again().version == world.lake.pair.mirror.lake.log.version
+    copy.drop()
+    assert world.reader().load_table(str(NAME)).schema().find_field("other").name == "other"
+
+
+def test_a_dropped_table_leaves_the_catalog(world: World) -> None:
+    """Its name is free."""
+    copy = world.copy()
+    copy.catch_up()
+    copy.drop()
+    with pytest.raises(NoSuchTableError):
+        world.reader().load_table(str(NAME))
+
+
+def test_an_earlier_runner_does_not_take_the_catalog_back(world: World) -> None:
+    """It wakes up behind the commit of its successor."""
+    copy, registered = world.copy(), world.copy()._registered
+    copy.catch_up()
+    assert registered is not None
+    before = copy.open_again()
+    assert before.metadata is not None
+    world.lake.change([(1, 1)])
+    copy.catch_up()
+    assert registered.follow(before.metadata, before.metadata_uri) == ""
+    world.assert_equal()
+
+
+def test_a_catalog_that_is_away_delays_its_own_readers_alone(tmp_path: Path) -> None:
+    """It is told of everything when it is back."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({1: 1})
+    with rest_server(tmp_path) as server:
+        world = World(lake, CatalogSettings(type="rest", uri=server.url), 3)
+        copy = world.copy()
+        copy.catch_up()
+        server.stop()
+        for key in range(3):
+            lake.change([(key, key)])
+            with pytest.raises(CatalogError, match="does not answer"):
+                copy.catch_up()
+        assert copy.open_again().version == lake.pair.mirror.lake.log.version
+        server.start()
+        copy.catch_up()
+        world.assert_equal()
+
+
+def test_a_moved_lake_is_registered_again(rest: RestServer, tmp_path: Path) -> None:
+    """When its old tables are dropped: nobody knows whose they were, and the error says so."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    httpx.delete(f"{rest.url}/v1/namespaces/d/tables/t")
+    settings = CatalogSettings(type="rest", uri=rest.url)
+    lake = Lake(first, "merge_on_read")
+    lake.copy({1: 1})
+    World(lake, settings, 3).copy().catch_up()
+    first.rename(second)
+    moved = World(Lake(second, "merge_on_read"), settings, 3)
+    with pytest.raises(CatalogError, match=r"cannot be read: .*first/d/t__iceberg") as raised:
+        moved.copy().catch_up()
+    assert "DELETE without purge" in raised.value.hint
+    httpx.delete(f"{rest.url}/v1/namespaces/d/tables/t")
+    moved.copy().catch_up()
+    moved.assert_equal()
+
+
+def test_tokens_are_fetched(rest: RestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By OAuth2's client credentials, once for many requests."""
+    httpx.delete(f"{rest.url}/v1/namespaces/d/tables/t")
+    monkeypatch.setenv("CLIENT_SECRET", "of the client")
+    settings = CatalogSettings(type="rest", uri=rest.url, client_id="tidemark", client_secret_env="CLIENT_SECRET")
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({1: 1})
+    sent = list[tuple[str, str | None]]()
+    original = httpx.Client.request
+
+    def request(client: httpx.Client, method: str, url: str, **named: Any) -> httpx.Response:
+        sent.append((url.removeprefix(rest.url), named["headers"].get("Authorization")))
+        return original(client, method, url, **named)
+
+    monkeypatch.setattr(httpx.Client, "request", request)
+    world = World(lake, settings, 3)
+    copy = world.copy()
+    for key in range(3):
+        lake.change([(key, key)])
+        copy.catch_up()
+    assert sent[0] == ("/v1/oauth/tokens", None)
+    assert {token for _, token in sent[1:]} == {"Bearer client-credentials-token:sub=tidemark"}
+    assert sum("/oauth/" in url for url, _ in sent) == 1
+    monkeypatch.delenv("CLIENT_SECRET")
+    with pytest.raises(SpecError, match="CLIENT_SECRET"):
+        World(lake, settings, 3).copy().catch_up()
+
+
+@pytest.mark.parametrize("kind", ["rest", "sql"])
+def test_a_pipeline_registers_its_tables(
+    server: Server, database: str, new_pipeline: PipelineFactory, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """Mirrors and change logs, through kills and changes of columns. The SQL catalog is a database of the source."""
+    if kind != depth({"mysql": "rest", "mariadb": "sql"}[server.flavor], kind):
+        pytest.skip("in `make soak`")
+    for name in ("orders", "kept"):
+        seed_table(server, database, name, 300)
+    if kind == "rest":
+        rest: RestServer = request.getfixturevalue("rest")
+        uri, sink = rest.url, f'type = "rest"\nuri = "{rest.url}"'
+    else:
+        server.execute(f"CREATE DATABASE {database}_lakes")
+        uri = f"mysql+pymysql://root@127.0.0.1:{server.port}/{database}_lakes"
+        sink = f'type = "sql"\nuri = "{uri}"\nname = "tests"'
+    settings = f'{BOTH}[sink.catalog]\nnamespace = "raw_{{database}}"\n{sink}'
+    pipeline = new_pipeline(server, database, chunk_rows=100, merge=0.3, poll=0.2, sink=settings)
+    check = pipeline.command("check", "--json")
+    assert check.returncode == 0, check.stdout
+    assert [one["outcome"] for one in json.loads(check.stdout)["checks"] if one["name"] == "catalog"] == ["ok"]
+    runner = pipeline.start_streaming()
+    server.execute(f"UPDATE {database}.orders SET quantity = 1 WHERE id % 3 = 0")
+    runner.kill()
+    runner.wait()
+    runner = pipeline.start_streaming()
+    server.execute(f"ALTER TABLE {database}.orders ADD COLUMN added INT DEFAULT 7")
+    server.execute(f"UPDATE {database}.orders SET quantity = 2 WHERE id % 5 = 0")
+    pipeline.finish(runner)
+    catalog = load_catalog("tests" if kind == "sql" else "rest", type=kind, uri=uri)
+    mirror = catalog.load_table(f"raw_{database}.orders").scan().to_arrow()
+    source = source_table(server, database, "orders")
+    assert mirror.num_rows == 300
+    assert_equal(source, mirror.select(source.column_names))
+    changes = catalog.load_table(f"raw_{database}.orders__changes").scan().to_arrow()
+    assert changes.num_rows == rows_at(pipeline.changes("orders")).num_rows
+    assert pipeline.command("remove-table", "--table", f"{database}.orders", "--drop").returncode == 0
+    pipeline.run("caught-up")
+    left = sorted(name for _, name in catalog.list_tables(f"raw_{database}"))
+    assert left == ["kept", "kept__changes"]
