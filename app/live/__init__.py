@@ -1,5 +1,9 @@
 """The sections of the page *Live*. *Table* and *History* show some of them too.
 
+`screens.live` puts the page together; the words of its upper part are in `common.view` (`health`, `progress`,
+`alert_list`). Its data: `common.home.ask` asks `engine.history`, the index over the journals, `home.runner` and
+`home.reading_of` read `runner.json`, and `common.data_light` has what is verified.
+
 Each `*_section` is one; `sections` has the short ones, the plan among them. `chunk_map` is a component of our own.
 
 `view` has what they show: `curves` (throughput and lag), `tiles` and `heat` (the chunk map), `event_feed`,

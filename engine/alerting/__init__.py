@@ -2,7 +2,12 @@
 
 `alerts` raises them and words their messages, with the numbers: `alert_messages` for disks and outages (their
 sentences: `engine.journal.outage_causes`), `lag_rules` for lag by glob. `engine.journal.alert_kinds` has their titles
-and remedies, and their rules in words. `notifier` and `notify` send them.
+and remedies, and their rules in words. `notifier` and `notify` send them. Events that also stand in the journal have
+their words from `engine.journal.sentences`.
+
+A new kind is an entry in `alert_kinds.ALERTS`, a row at the same place of the table in docs/operations.md, a method in
+`alerts` with its event in `_HANDLERS` (and in `_OF_TABLES` if it is about a table), a line below, and, if it is
+critical, its name in `spec.alert_settings.CRITICAL`.
 
 `spec.alert_settings` has the severities. `tests/unit/docs/test_alerts.py` holds the table in docs/operations.md.
 

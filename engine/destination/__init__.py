@@ -6,12 +6,12 @@ publisher              applies epochs to the first sink, and hands them to each 
                        `read_back`)
 epoch_replay           applies an epoch to its tables (`published_tables`), many at once (`base.parallel`)
 table_progress         the progress of one table: applied epochs, and changes not merged yet
-merge_schedule         decides when a mirror is merged
+merge_schedule         decides when a mirror is merged; `plan.mirrors` decides how, when its copy is planned
 fence                  keeps an earlier runner out; `agreement`, `missing_epochs`: whether ledger and destination agree
 epoch_retention        what the ledger must keep; `maintenance_schedule`: when which table is maintained
 change_log_looks       deleted files of change logs are found during a run
 staged_landing         where readers put files that a destination cannot take as they are
-delta/log              where a row's file is committed, once the ledger has the epoch
+delta/log              where a row's file is committed, once the ledger has the epoch; in Parquet: `parquet.manifests`
 
 `docs/writing-a-destination.md` tells how to add one.
 """

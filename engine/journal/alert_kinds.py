@@ -1,6 +1,6 @@
 """What an operator must know of each kind of alert. Title, rule and remedy are worded only here.
 
-The messages with the numbers are in `alerting.alerts`.
+The messages with the numbers are in `alerting.alerts` and `journal.sentences`.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,9 @@ It does so by a lock if possible, by its heartbeat always, and finally by its te
     lease       the heartbeat in `runner.json`. A runner whose heartbeat changes is alive, whatever the lock says. No
                 clock is compared: the file is watched for `LEASE_S`. A runner that is dead on this machine is not
                 waited for
-    term        `destination.fence`: stops any runner that gets past both, before it does harm
+    term        stops any runner that gets past both, before it does harm: in the ledger (`ledger.store`: the epoch that
+                it would create exists already) and in the destination (`destination.fence`: so does the version that
+                it would commit). `engine.run.lifecycle.takeover` takes the next one
 
 A runner that finds another one alive exits with code 5. A standby runner waits until the lease ends, and takes over;
 meanwhile `standby/<host>-<pid>.json` shows it.

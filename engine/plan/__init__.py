@@ -9,7 +9,8 @@ next_chunks.py        picks one of the two for the next chunk
 coverage.py           which ranges are finished; `places`: in which chunk a key lies
 keys.py               which keys a table has; their values in SQL and in plans; `ordering`: those that only the server
                       can compare; `named`: those that a user names; `conditions`: ranges for Arrow
-mirrors.py            how a mirror will be merged; `merge_costs`, `speed`: what that and the copy will cost;
+mirrors.py            decides how a mirror is merged, on read or on write (`spec.sink_settings.Sink.merging`); the plan
+                      in the ledger keeps it. `merge_costs`, `speed`: what that and the copy will cost;
                       `mirror_labels`: what the ways are called
 show.py               a plan as text and as JSON
 """

@@ -2,6 +2,8 @@
 
 A list of small checks. All of them run. Each states what was expected, what was found, why it matters and the statement
 that fixes it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
+
+To add one: CONTRIBUTING.md.
 """
 
 import json

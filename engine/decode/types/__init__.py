@@ -1,7 +1,8 @@
 """One entry per MySQL type: its Arrow type, its two decoders and its preflight check.
 
-`strings` has texts and their character sets, `labels` ENUM and SET, `temporal` dates, also zero and invalid ones,
-`times` TIME and YEAR, `numbers` integers and floats, `decimals`, `bits`, `documents` JSON, `spatial` and `addresses`.
+`strings` has texts and their character sets, `labels` ENUM and SET, `temporal` DATE, DATETIME and TIMESTAMP, also zero
+and invalid ones, `times` TIME and YEAR, `numbers` integers and floats, `decimals`, `bits`, `documents` JSON, `spatial`
+and `addresses`.
 
 To add a type, add one entry to the `TYPES` of one of these modules. A type with a binlog type code of its own also
 needs its width in `decode.extents` and the size of its metadata in `decode.binlog_events`.

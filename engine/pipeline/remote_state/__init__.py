@@ -7,7 +7,9 @@ caches. Every host works on a copy, a directory as ever, and each file has one o
                       After a restore, the lease names another folder for it
     lease.json        the runner: who runs the pipeline, that it lives, and its `runner.json` (`lease`)
     journal/, alerts.json, verify/ …
-                      the runner, within seconds (`runner_sync`); a journal's growing end in pieces (`journal_tail`)
+                      the runner, within seconds while it commits, else within a minute (`runner_sync`); a journal's
+                      growing end in pieces (`journal_tail`)
+    pipeline.toml     the runner, at its start
     inbox/, acknowledged/, silences/
                       operators, at once (`operator_copy`); the runner deletes what it has answered
 

@@ -1,5 +1,7 @@
 """What the outside world may ask of a runner, by commands and signals (SIGTERM), and what operators have set.
 
+Console and command line put each command as a file into `inbox/` (`pipeline.command_file`).
+
 `control_thread` listens; `heartbeat` writes `runner.json`. `command_intake` takes each file and hands it to the
 component for its kind; `command_answers` writes the answer, done or refused.
 

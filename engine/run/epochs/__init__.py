@@ -1,6 +1,8 @@
 """Epochs: what the coordinator commits, and how it is delivered.
 
-epoch_reader           the binlog range after the committed position, and redumped parts; `epoch`: pure functions
+epoch_reader           reads the binlog range after the committed position, and redumped parts: a task for each part,
+                       which `epoch.split_range` makes, with sequence numbers of its own, so that their order is that
+                       of the binlog. `epoch`: pure functions
 pending_chunks         finished chunks that wait for the next epoch; `epoch_pace`: how long the coordinator waits
 delivery               committed epochs to the publisher; `publisher_commands`: maintenance, merges and redumps
 failed_table           a table whose destination failed is resnapshotted, or stops

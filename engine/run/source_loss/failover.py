@@ -2,12 +2,13 @@
 
 It does if the history is proved to be the same.
 
-`source.connect.check_identity` and `run.lifecycle.runner` notice that another server answers; this module decides what
-follows. Positions of two servers cannot be compared, so the ledger's position is translated once. Three conditions must
-hold. The new server's history contains everything published; it has purged nothing after that; and one place in its
-binlog has all published transactions before it and all new ones after it (`capture.binlog.position_search`). A separate
-epoch commits the new identity and place. No old position survives: finished chunks are exact at the committed position,
-which stands for all of them, and uncommitted chunks are read again.
+While a run reads, `source.connect.check_identity` notices that another server answers, and
+`run.lifecycle.recovery_loop` begins again. `run.lifecycle.run_start` then asks this module what follows. Positions of
+two servers cannot be compared, so the ledger's position is translated once. Three conditions must hold. The new
+server's history contains everything published; it has purged nothing after that; and one place in its binlog has all
+published transactions before it and all new ones after it (`capture.binlog.position_search`). A separate epoch commits
+the new identity and place. No old position survives: finished chunks are exact at the committed position, which stands
+for all of them, and uncommitted chunks are read again.
 """
 
 from dataclasses import replace
