@@ -2,7 +2,9 @@
 
 `screens.live` puts the page together; the words of its upper part are in `common.view` (`health`, `progress`,
 `alert_list`). Its data: `common.home.ask` asks `engine.history`, the index over the journals, `home.runner` and
-`home.reading_of` read `runner.json`, and `common.data_light` has what is verified.
+`home.reading_of` read `runner.json`, `common.data_light` has what is verified, and `home.firing` the alerts.
+`queue_section` reads the inbox, `throttle_section` `controls.json` and the spec; `destination_section` asks
+`engine.explore` for the sizes of the tables, on request.
 
 Each `*_section` is one; `sections` has the short ones, the plan among them. `chunk_map` is a component of our own.
 

@@ -7,7 +7,9 @@ their words from `engine.journal.sentences`.
 
 A new kind is an entry in `alert_kinds.ALERTS`, a row at the same place of the table in docs/operations.md, a method in
 `alerts` with its event in `_HANDLERS` (and in `_OF_TABLES` if it is about a table), a line below, and, if it is
-critical, its name in `spec.alert_settings.CRITICAL`.
+critical, its name in `spec.alert_settings.CRITICAL`. Its message is worded in `alerts`, or in `journal.sentences` if
+the event also stands in the journal. If only the source's administrator can end it, its name is in `_AT_THE_SOURCE` of
+`app.common.view.status_style` too; if the watchdog raises it, in `pipeline.active_alert.WATCHED_KINDS`.
 
 `spec.alert_settings` has the severities. `tests/unit/docs/test_alerts.py` holds the table in docs/operations.md.
 

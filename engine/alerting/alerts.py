@@ -283,7 +283,7 @@ class ActiveAlerts:
                 yield from self._clear((kind, event.table), f"{event.table} is {event.state}.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
-        if event.state == "stopped":
+        if event.state == "stopped" and not event.resnapshots_itself:
             hint = event.hint or remedy(*name)
             message = stop_sentence(event.table, event.reason or "")
             yield from self._stand(Alert(*name, None, None, message, hint, self._at, self._at))

@@ -35,11 +35,11 @@ from engine.audit.audit_range import (
 from engine.audit.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
 from engine.audit.audit_sample import sampled
 from engine.audit.audit_source import LoggedRows, ServerTexts
-from engine.audit.audit_table import AuditedTable, first_change
+from engine.audit.audit_table import AuditedTable, first_change, unreadable_log
 from engine.base import clock
 from engine.base.errors import SourceLostError, SpecError, unknown_tables
 from engine.capture.binlog.position_search import Binlog
-from engine.capture.landing import OrderedChanges, reader_of
+from engine.capture.landing import MirrorReader, reader_of
 from engine.capture.position_order import pack, unpack
 from engine.destination.registry import destination_of
 from engine.pipeline.directory import Directory
@@ -84,7 +84,7 @@ def audit(
         end_of_log = current(connection, server)
         binlog = Binlog(endpoint, spec.first_server_id(), list(files), end_of_log, server.flavor == "mariadb")
         limits = _limit(binlog, start, "--from"), _limit(binlog, end, "--to")
-        outcomes = {name: audited_range(spec, history, name, files, limits) for name in names}
+        outcomes = {name: _readable(spec, audited_range(spec, history, name, files, limits)) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in outcomes.items() if isinstance(why, str)]
         ranges = [part for part in outcomes.values() if isinstance(part, AuditedRange)]
         borders = list(history.bounds)
@@ -150,7 +150,7 @@ def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position],
     """
     if spec.sink.changes_retention_s is None:
         return part
-    for order in first_change(_log(spec, part), part):
+    for order in first_change(_reader(spec, part).ordered_changes(), part):
         number, offset = unpack(order)
         position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
@@ -159,8 +159,16 @@ def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position],
     return part
 
 
-def _log(spec: Spec, part: AuditedRange) -> OrderedChanges:
-    return reader_of(destination_of(spec.sink).landing, part.table).ordered_changes()
+def _reader(spec: Spec, part: AuditedRange) -> MirrorReader:
+    return reader_of(destination_of(spec.sink).landing, part.table)
+
+
+def _readable(spec: Spec, outcome: AuditedRange | str) -> AuditedRange | str:
+    """The range, or why nothing of its table can be compared."""
+    if isinstance(outcome, str):
+        return outcome
+    defect = _reader(spec, outcome).log_defect()
+    return unreadable_log(defect) if defect else outcome
 
 
 def _compared(
@@ -190,7 +198,11 @@ def _pass(
     end = max((part.end for part in ranges), key=lambda position: position.order)
     tables = {(part.table.database, part.table.name): part.table for part in ranges}
     logged = LoggedRows(endpoint, spec.first_server_id(), tables, begin, end)
-    each = [AuditedTable(part, _log(spec, part), texts, logged.frames) for part in ranges]
+    readers = [(part, _reader(spec, part)) for part in ranges]
+    each = [
+        AuditedTable(part, reader.ordered_changes(), texts, logged.frames, reader.unreadable)
+        for part, reader in readers
+    ]
     audited = {one.name: one for one in each}
     for rows in logged:
         for part in rows:

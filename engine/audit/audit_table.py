@@ -151,7 +151,15 @@ def _is_ascending(orders: list[int]) -> bool:
 class AuditedTable:
     """One table. Give it its rows with `feed`, call `compare` between transactions, and at last `result`."""
 
-    def __init__(self, audited: AuditedRange, log: OrderedChanges, texts: Texts, frames: Frames) -> None:
+    def __init__(
+        self,
+        audited: AuditedRange,
+        log: OrderedChanges,
+        texts: Texts,
+        frames: Frames,
+        unreadable: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """unreadable: what a read of the log raises when files of it are gone or damaged."""
         table = audited.table
         self.name: TableName = (table.database, table.name)
         self.range = audited
@@ -178,6 +186,7 @@ class AuditedTable:
         self._last = 0
         self._size = 0
         self._excluded = ""
+        self._unreadable = unreadable
 
     def feed(self, rows: EventRows) -> None:
         """Take the rows of one row event."""
@@ -204,7 +213,12 @@ class AuditedTable:
         small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
         if self._excluded or self.name in self._frames.undecoded or (through is None and small):
             return
-        until = self._orders[-1] if through is None else through
+        try:
+            self._compare_until(self._orders[-1] if through is None else through)
+        except self._unreadable as error:
+            self._excluded = unreadable_log(str(error))
+
+    def _compare_until(self, until: int) -> None:
         logged = self._logged()
         cut, begin = -1, 0
         while cut < until:  # the change log may have many changes where nothing was fed
@@ -293,6 +307,12 @@ class AuditedTable:
             {name: count for name, count in sorted(self._limits.items()) if count},
             self.range.notes,
         )
+
+
+def unreadable_log(why: str) -> str:
+    """Why nothing of a table was compared whose change log cannot be read."""
+    first = why.strip().partition("\n")[0]
+    return f"its change log cannot be read: {first}. A resnapshot mends it: tidemark redump SPEC --table …"
 
 
 def first_change(log: OrderedChanges, audited: AuditedRange) -> Iterator[int]:

@@ -193,13 +193,27 @@ SomeTables = Annotated[
 ]
 
 
+def _captured(spec_file: Path, names: list[str]) -> list[str]:
+    """The tables by the catalog's names. Raises SpecError for one that the pipeline has not."""
+    from engine.base.errors import unknown_tables
+    from engine.run.tables.membership_commands import members_in
+
+    spec, directory = opened(spec_file)
+    tables = stored(spec, directory, names)
+    members, _ = members_in(directory)
+    captured = {".".join(name) for name in members.also}
+    if captured and (unknown := [name for name in tables if name not in captured]):
+        raise unknown_tables(unknown, captured)
+    return tables
+
+
 def _pausing(
     spec_file: Path, verb: str, reason: str, table: list[str] | None, *, snapshot: bool, as_json: bool
 ) -> None:
     if not snapshot and not table:
         to_runner(spec_file, verb, reason, as_json=as_json)
         return
-    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": stored(*opened(spec_file), table or [])}
+    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": _captured(spec_file, table or [])}
     send(spec_file, verb, arguments, reason, as_json=as_json)
 
 

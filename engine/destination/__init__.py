@@ -10,7 +10,10 @@ merge_schedule         decides when a mirror is merged; `plan.mirrors` decides h
 fence                  keeps an earlier runner out; `agreement`, `missing_epochs`: whether ledger and destination agree
 epoch_retention        what the ledger must keep; `maintenance_schedule`: when which table is maintained
 change_log_looks       deleted files of change logs are found during a run
-staged_landing         where readers put files that a destination cannot take as they are
+staged_landing         where readers put files that a destination cannot take as they are: its `landing` is a
+                       `StagesFiles` (`capture.landing`), its tables' `append` reads them, and `epoch_retention` has
+                       them deleted
+capabilities           what only some destinations can do
 delta/log              where a row's file is committed, once the ledger has the epoch; in Parquet: `parquet.manifests`
 
 `docs/writing-a-destination.md` tells how to add one.

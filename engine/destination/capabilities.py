@@ -4,6 +4,8 @@
     Versioned            a table that can be rolled back, for backups
     InspectsCommits      a table that checks again what its last commits added
     RemembersTables      a destination whose next run need not look through tables that have not changed
+    KeepsVersions        a destination that retains the versions that backups name
+    NamesPositions       a destination whose commits name where their epochs end in the binlog
     PublishesFormats     a destination whose tables can be read in other formats too
     KeepsDifferences     a destination that keeps the differences which a verification finds
 

@@ -102,8 +102,14 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
     name: with `__changes` at its end, the change log. Raises as `read`.
     """
     spec.sink.require_mirrors("This read")
-    reading = reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
     state, table = Ledger(directory.ledger).state, name.removesuffix(_LOG)
+    if state is not None and (unbegun := state.tables.get(name) or state.tables.get(table)) and not unbegun.begun:
+        raise SpecError(
+            f"{name} has no rows: the table stopped before its copy began.",
+            detail="Nothing was read.",
+            hint=unbegun.stopped.hint if unbegun.stopped else "`tidemark status SPEC` says how far it is.",
+        )
+    reading = reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
     if state is None or (table_state := state.tables.get(name) or state.tables.get(table)) is None:
         return reading
     return replace(reading, notice=copy_notice(name, table_state, changes=name not in state.tables))
@@ -139,6 +145,13 @@ def _not_there(
             f"{name} did not exist at {as_of:%Y-%m-%d %H:%M:%S %Z}: it was created at {created}.",
             detail="Nothing was read.",
             hint="Ask for a later time.",
+        )
+    if name != table.full_name:
+        return SpecError(
+            f"{name} is not there: its folder is gone, or no epoch has created it yet.",
+            detail="Nothing was read.",
+            hint="`tidemark status SPEC` says whether the table streams. If its folder was moved away, put it back, or "
+            f"resnapshot the table: tidemark redump SPEC --table {table.full_name}",
         )
     return SpecError(
         f"{name} is not in {reader.place}.",

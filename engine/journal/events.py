@@ -215,12 +215,13 @@ class TableResumed(Event, name="table.resumed"):
 
 @dataclass(frozen=True, kw_only=True)
 class TableStateChanged(Event, name="table.state"):
-    """`state`: copying, streaming, stopped or removed."""
+    """`state`: copying, streaming, stopped or removed. `resnapshots_itself`: a stop that ends without an operator."""
 
     table: str
     state: str
     reason: str | None = None
     hint: str | None = None
+    resnapshots_itself: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

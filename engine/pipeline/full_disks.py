@@ -33,7 +33,7 @@ class Fault:
     """What is wrong with the disk, if it is one."""
 
 
-FULL = Fault(STATES["full"], "A disk is full", "Free space in {where}, or raise the quota.")
+FULL = Fault(STATES["full"], "A disk is full", "Free space on the disk of {where}, or raise the quota.")
 READ_ONLY = Fault(
     STATES["read_only"],
     "A file system is read-only",

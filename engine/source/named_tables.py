@@ -5,7 +5,7 @@ Globs follow the server's rule for names (`globs.NameRule`). Where case counts, 
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from engine.decode.schema import TableName
@@ -38,11 +38,21 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[TableName]) -> l
     return findings
 
 
-def unmatched_inclusions(globs: Sequence[str], tables: Sequence[TableName]) -> list[Finding]:
-    """A warning for each glob that includes nothing."""
+def unmatched_inclusions(
+    globs: Sequence[str], tables: Sequence[TableName], hidden_databases: Collection[str] = ()
+) -> list[Finding]:
+    """A warning for each glob that includes nothing.
+
+    hidden_databases: of globs in which the account may read no table: whether there is one, nobody sees.
+    """
     findings: list[Finding] = []
     for glob in (glob for glob in globs if not glob.startswith("!")):
         if any(matches(glob, *name) for name in tables):
+            continue
+        if (database := glob.partition(".")[0]) in hidden_databases:
+            why = "A server shows an account only tables on which it has a privilege. So its tables are not captured."
+            fix = f"Grant SELECT on {database}, if it has tables: the statements are below."
+            findings.append((f"{INCLUSION}{glob}", "warn", "matches a table", "matches none that it may see", why, fix))
             continue
         near, in_other_case = _nearest(glob, tables)
         why = "It captures no table. Tables of the pipeline that no glob matches stay captured." + _CASE * in_other_case

@@ -159,11 +159,11 @@ def run_preflight(
         checks += [Check(*finding) for finding in limit_findings(limits, readers)]
         visible = list_tables(connection)
         facts = source_facts(connection, context.variables)
-        if not members.chosen(source.tables, visible) and (lacking := databases_without_select(facts, source.tables)):
+        if (lacking := databases_without_select(facts, source.tables)) and not members.chosen(source.tables, visible):
             checks.append(_no_table(context, lacking))
             return Preflight(checks, context.server, [], few_connections=few(limits.own, readers), facts=facts)
         checks += [Check(*finding) for finding in unmatched_exclusions(source.tables, visible)]
-        checks += [Check(*finding) for finding in unmatched_inclusions(source.tables, visible)]
+        checks += [Check(*finding) for finding in unmatched_inclusions(source.tables, visible, lacking)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         checks += [Check(*finding) for finding in unmatched_rules(rules, [(t.database, t.name) for t in tables])]
         for table in tables:

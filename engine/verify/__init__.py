@@ -5,8 +5,9 @@ source_rows.py       the source's rows: by a plain SELECT first, then, where the
 settling.py          the mirror's rows, of the version that `mirror_at` chooses, read by the landing's `MirrorReader`
                      and brought to the chunk's position by the binlog (`SourceRows.changes`)
 partitions.py        both sides in partitions by a digest of the key: for a whole table whose chunk key Arrow cannot
-                     order as the server does (`scope` makes it one range, `table_check.ranges` chooses). Parts of such
-                     a table are settled exactly
+                     order as the server does (`scope` makes it one range, `table_check.ranges` chooses). That is the
+                     quick comparison: keys that differ are then settled exactly, or the whole table is, if texts cannot
+                     name them. A part of such a table is settled exactly at once
 comparison.py        rows by identity; `causes.py`: why they differ
 recorded.py          the state of verification, which the console's page reads by `engine.pipeline.verifications`;
                      `rows.py`, `verdicts.py`: results

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
@@ -349,6 +349,11 @@ def test_damage_is_found(server: Server, database: str, new_pipeline: PipelineFa
         assert result["verdict"] == "different"
     write_deltalake(str(folder), whole, mode="overwrite")
     assert audited(pipeline)["verdict"] == "equal"
+    for file in DeltaTable(str(folder)).file_uris():
+        Path(file).unlink()
+    gone = audited(pipeline)
+    assert of_table(gone, "pair")["excluded"].startswith("its change log cannot be read: ")
+    assert all(not one["excluded"] for one in gone["tables"] if not one["table"].endswith(".pair"))
 
 
 def _many(server: Server, database: str, groups: dict[str, list[Kind]], rows: int) -> None:

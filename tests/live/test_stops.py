@@ -55,6 +55,10 @@ def test_every_stop_is_ended_by_what_its_hint_says(
     server.execute(f"UPDATE {database}.dated SET v = '2026-01-01' WHERE id = 3")
     server.execute(f"ALTER TABLE {database}.keyed ADD PRIMARY KEY (id)")  # its hint offers that first
     server.execute(f"ALTER TABLE {database}.moved DROP COLUMN v, ADD COLUMN v INT DEFAULT 7")
+    assert pipeline.command("redump", "--table", f"{database}.keyless").returncode == 0
+    pipeline.wait_for(lambda: pipeline.events("command.refused"), runner)
+    (refusal,) = pipeline.events("command.refused")
+    assert "keyless has no key" in str(refusal)
     for name, hint in hints(pipeline).items():
         if name == "gone":
             assert "If a table of this name appears again, it is copied and streamed." in hint

@@ -69,6 +69,24 @@ def test_a_redump_of_a_table_that_the_account_may_not_read_waits_for_the_grant(
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
 
+    server.execute(f"REVOKE SELECT ON d.t FROM '{USER}'@'%'")
+    check = pipeline.command("check", "--json")
+    assert check.returncode == 3, check.stdout
+    (fix,) = [one["fix"] for one in json.loads(check.stdout)["checks"] if one["name"] == "SELECT"]
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: _unmet(pipeline), runner)
+    assert "SELECT is missing on d.t" in _unmet(pipeline)[0]["message"]
+    assert fix in _unmet(pipeline)[0]["hint"]
+    server.execute(fix)
+    pipeline.wait_for(lambda: not _unmet(pipeline), runner)
+    pipeline.finish(runner)
+    assert pipeline.command("check").returncode == 0
+
+
+def _unmet(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The alert on what the source lacks."""
+    return [one for one in pipeline.status()["alerts"] if one["kind"] == "source_settings"]
+
 
 def test_a_copy_of_a_table_that_the_account_may_not_read_any_more_waits_for_the_grant(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory

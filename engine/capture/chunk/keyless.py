@@ -62,7 +62,8 @@ def read_keyless(
         f"{request.table.full_name} has no key and was written to continuously for {_PATIENCE_S:.0f} s.",
         detail="Without a key, a table can only be read exactly at an instant when it does not change. "
         "Nothing was published.",
-        hint="Give it a primary key. Or try again when there are fewer writes: tidemark remove-table SPEC --table "
+        hint="Give it a primary key on whole columns. Or try again when there are fewer writes: tidemark remove-table "
+        "SPEC --table "
         f"{request.table.full_name} --drop and, once it is removed, tidemark add-table SPEC --table "
         f"{request.table.full_name}",
     )

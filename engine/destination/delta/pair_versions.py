@@ -25,10 +25,8 @@ class PairVersions:
         return self._pair.any_is_there
 
     def newest(self) -> dict[str, tuple[int, dict[str, int]]]:
-        """The newest version of each table."""
-        for lake in self._pair.lakes:
-            lake.refresh()
-        return {lake.folder.name: (lake.log.version, dict(lake.log.transactions)) for lake in self._pair.lakes}
+        """The newest version of each table, with all identifiers that a rollback brings back."""
+        return {lake.folder.name: _newest(lake) for lake in self._pair.lakes}
 
     def identities(self) -> dict[str, str]:
         """By folder name, the identifier that each Delta table got when it was created."""
@@ -43,7 +41,9 @@ class PairVersions:
         for lake in self._pair.lakes:
             check_is_there(lake.folder, name)
             version, transactions = versions[lake.folder.name]
-            then = {app: transactions.get(app, -1) for app in rollback_apps(lake)}
+            # Backups of earlier versions lack those of the time when the table had no key, or another one.
+            looked_at = {*transactions, *map(lake.app, lake.kinds)}
+            then = {app: transactions.get(app, -1) for app in rollback_apps(lake) if app in looked_at}
             old = self._old_version(lake, version)
             check_is_same(lake.folder, name, version, old, then, identities.get(lake.folder.name, ""))
             if rollback := self._rolled_back(lake, version, transactions):
@@ -69,6 +69,15 @@ class PairVersions:
         apps = [app for app in rollback_apps(lake) if app in transactions or app in lake.log.transactions]
         then = {app: transactions.get(app, -1) for app in apps}
         return rolled_back(delta, lake.log.files(delta), self._old_version(lake, version), then)
+
+
+def _newest(lake: LakeTable) -> tuple[int, dict[str, int]]:
+    """Also with identifiers that commits to it have no more: a table without a key has its chunks in the change log."""
+    lake.refresh()
+    delta = lake.load()
+    numbers = {app: delta.transaction_version(app) for app in rollback_apps(lake)}
+    earlier = {app: int(number) for app, number in numbers.items() if number is not None}
+    return lake.log.version, {**earlier, **lake.log.transactions}
 
 
 def rollback_apps(lake: LakeTable) -> list[str]:

@@ -19,6 +19,9 @@ from engine.destination.iceberg.schemas import IcebergColumn, IcebergSchema, nam
 
 VERSION = "tidemark.version"
 """The key of a summary that names the version of the table whose files the snapshot has."""
+_OPERATION = "operation"
+APPEND = "append"
+"""The operation of a snapshot that only adds files."""
 LEDGER = "tidemark.ledger"
 """The property that names the ledger that the table belongs to."""
 NUMBER = "tidemark.metadata"
@@ -68,6 +71,11 @@ class IcebergSnapshot:
         pairs = zip(_SNAPSHOT_FIELDS, values, strict=True)
         content = {name: value for name, value in pairs if value is not None}
         return _json(content)
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether no row of the snapshot before is missing in it."""
+        return self.summary.get(_OPERATION) == APPEND
 
     @property
     def version(self) -> int | None:

@@ -4,8 +4,8 @@ A commit creates the next metadata file, which only one writer can do, after all
 snapshots. `version-hint.text` names the newest one, and comes last: a reader that finds an older one reads an older
 snapshot. Hadoop catalogs of Iceberg commit in the same way.
 
-Snapshots are expired by `expire`, and beyond a number. Metadata files that no snapshot needs are deleted later
-(`unneeded_files`), and data files never.
+Snapshots are expired by `expire`, and as `snapshot_history` says. Metadata files that no snapshot needs are deleted
+later (`unneeded_files`), and data files never.
 """
 
 import hashlib
@@ -33,15 +33,14 @@ from engine.destination.iceberg.manifest_files import (
     manifests_of,
 )
 from engine.destination.iceberg.manifest_set import ManifestSet, NextSnapshot
-from engine.destination.iceberg.metadata import NUMBER, PROPERTIES, VERSION, IcebergSnapshot, TableMetadata
+from engine.destination.iceberg.metadata import APPEND, NUMBER, PROPERTIES, VERSION, IcebergSnapshot, TableMetadata
 from engine.destination.iceberg.schemas import Evolution, IcebergSchema, evolve
+from engine.destination.iceberg.snapshot_history import kept
 from engine.destination.iceberg.unneeded_files import UnneededFiles
 from engine.store.folder import Folder
 
 POINTER = "version-hint.text"
-MOST_SNAPSHOTS = 500
-"""The most snapshots: each commit writes what it says of all of them."""
-_EXPIRED_AT_ONCE = 50
+_DELETED_AT_ONCE = 50
 _OLD_METADATA = 100
 """Metadata files that are kept for readers that have just found them."""
 _LATER_MS = 60_000
@@ -169,9 +168,7 @@ class IcebergTable:
         self._files = None  # until all is well
         for change in changes:
             metadata = self._with(metadata, files, change)
-        over = len(metadata.snapshots) - MOST_SNAPSHOTS
-        snapshots = metadata.snapshots[over:] if over >= _EXPIRED_AT_ONCE else metadata.snapshots
-        self._put(replace(metadata, snapshots=snapshots), files.new_files)
+        self._put(replace(metadata, snapshots=kept(metadata.snapshots)), files.new_files)
         files.forget_others()
         self._files = files
 
@@ -265,7 +262,7 @@ class IcebergTable:
             path,
             schema.id,
             {
-                "operation": "overwrite" if removed or change.vectors else "append",
+                "operation": "overwrite" if removed or change.vectors else APPEND,
                 VERSION: str(change.version),
                 **change.summary,
                 "added-data-files": str(len(added)),
@@ -310,9 +307,9 @@ class IcebergTable:
         self._number = number
         with suppress(Exception):  # the commit is made; the next look repeats the rest
             self.write_pointer()
-            if number > _OLD_METADATA and number % _EXPIRED_AT_ONCE == 0:
+            if number > _OLD_METADATA and number % _DELETED_AT_ONCE == 0:
                 last = number - _OLD_METADATA
-                folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _EXPIRED_AT_ONCE), last + 1))
+                folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _DELETED_AT_ONCE), last + 1))
 
     def _check_newest(self) -> None:
         """Raises OtherWriterError if the table is gone, or far ahead: the number of an old commit may be free again."""

@@ -4,10 +4,11 @@ A reader may have found a file before its snapshot expired. So a file is deleted
 unneeded, which is kept in memory: after a restart, the hour begins again.
 
 A file's name begins with the sequence number of the snapshot that it was written for, and an identifier of the attempt.
-A manifest is never taken again once a snapshot does without it, so the oldest snapshot needs all files of earlier
-numbers that any later one needs.
+A manifest is never taken again once a snapshot does without it. So the first snapshot that follows a missing one needs
+all of that one's files that any later one needs.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from engine.base import clock
@@ -44,13 +45,25 @@ class UnneededFiles:
         if not snapshots:
             return []
         attempts = {attempt_of(one.manifest_list) for one in snapshots}
-        needed, oldest = self._needed_by(snapshots[0]), snapshots[0].sequence
+        sequences = [one.sequence for one in snapshots]
+        needed = {0: self._needed_by(snapshots[0])}
+
+        def is_needed(name: str, sequence: int) -> bool:
+            if attempt_of(name) in attempts:
+                return True
+            following = bisect_left(sequences, sequence)
+            if following == len(sequences) or sequences[following] == sequence:
+                return False  # an attempt that came too late
+            if following not in needed:
+                needed[following] = self._needed_by(snapshots[following])
+            return name in needed[following]
+
         return [
             entry.name
             for entry in self._folder.entries()
             if (sequence := _sequence_of(entry.name)) is not None
             and sequence <= metadata.last_sequence
-            and (entry.name not in needed if sequence < oldest else attempt_of(entry.name) not in attempts)
+            and not is_needed(entry.name, sequence)
         ]
 
     def _needed_by(self, snapshot: IcebergSnapshot) -> set[str]:

@@ -28,8 +28,10 @@ from engine.run.lifecycle.inbox_check import check_inbox
 from engine.run.lifecycle.route_check import check_routes
 from engine.run.source_loss.failover import failed_over
 from engine.run.tables.first_epoch import check_source, check_tables
+from engine.run.tables.membership_commands import streamed_tables
 from engine.run.tables.table_commands import everything, to_add, to_replace
 from engine.source.connect import Endpoint, open_connection
+from engine.source.hidden_tables import check_hidden
 from engine.source.preflight import Check, Preflight
 from engine.spec.settings import Spec
 
@@ -43,7 +45,16 @@ def check_all(spec: Spec, directory: Directory, endpoint: Endpoint, preflight: P
     if destination.outcome == "ok":
         checks += check_continuation(spec, directory, endpoint, preflight)
         checks += _catalog(spec, directory, preflight.tables)
-    return checks
+    return [*checks, *_select(directory, endpoint)]
+
+
+def _select(directory: Directory, endpoint: Endpoint) -> list[Check]:
+    """Whether the account may read what the pipeline has captured: the catalog hides tables from one that may not."""
+    state = Ledger(directory.ledger).state
+    if state is None:
+        return []
+    with closing(open_connection(endpoint)) as connection:
+        return [check_hidden(connection, streamed_tables(state))]
 
 
 def _catalog(spec: Spec, directory: Directory, tables: list[Table]) -> list[Check]:

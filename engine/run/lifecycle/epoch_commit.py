@@ -128,7 +128,9 @@ class EpochCommit:
         self._note_commit(record, content, verdicts)
         if content.end.order >= position.order:
             self.snapshot.binlog_read(began_s)
-        self._change_tables(content, verdicts, to_resnapshot)
+        self._change_tables(content, verdicts)
+        errors = {name: one.error for name, one in judged.verdicts.items() if one.error is not None}
+        self.redumps.resnapshot_begun(set(to_resnapshot) - errors.keys(), errors)
         for name, error in judged.waiting.items():
             self.refused.note(self.captured.tables[name], error)
         self.publisher.submit(record)
@@ -195,15 +197,12 @@ class EpochCommit:
         self.chunks.stops_committed()
         self.redumps.note_commit(content.redumped_chunks, content.redumped)
 
-    def _change_tables(
-        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict], to_resnapshot: Collection[str]
-    ) -> None:
+    def _change_tables(self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict]) -> None:
         if any(report.may_define_tables for report in content.reports):
             self.membership.note_definition()
         if content.alteration is not None:
             self.pace.hurry()  # there may be more changes after it
         self.tables.apply_verdicts(verdicts, content.alteration)
-        self.redumps.resnapshot_begun(to_resnapshot)
 
     def _advance(self, reports: Sequence[RangeReport], seen_s: float) -> None:
         """Move on to the new committed position. seen_s: the source's clock before the range was read."""

@@ -1,6 +1,7 @@
 """Looks at the source while a pipeline runs.
 
-It looks for what the preflight requires, cascades that are not logged, binlog filters, and new tables.
+It looks for what the preflight requires, captured tables that the account may not read any more, cascades that are not
+logged, binlog filters, and new tables.
 
 It also compares settings, grants, certificate and version with those of the run's beginning
 (`run.monitors.source_drift`).
@@ -27,10 +28,11 @@ from engine.ledger.state import State
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.source_drift import SourceDrift
 from engine.run.tables.first_epoch import SourceAccess
-from engine.run.tables.membership_commands import members_of
+from engine.run.tables.membership_commands import members_of, streamed_tables
 from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection
 from engine.source.hidden_changes import filtered_databases, unlogged_cascades
+from engine.source.hidden_tables import check_hidden
 from engine.source.preflight import Check, running
 from engine.source.source_facts import Facts
 from engine.spec.globs import new_matches
@@ -210,10 +212,11 @@ class HiddenMonitor:
             cascades = unlogged_cascades(connection, self._source.server, tables)
             new = self._left_out(connection)
             now = running(connection, self._source.endpoint, self._settings)
+            select = check_hidden(connection, streamed_tables(self._state()))
         finally:
             self._connection = None
             connection.close()
-        self._unmet = now.unmet
+        self._unmet = [*now.unmet, *([select] if select.outcome == "fail" else [])]
         self._facts = now.facts
         changes: dict[HiddenName, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:

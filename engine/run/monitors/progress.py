@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from engine.base.errors import DoubtfulRowsError
 from engine.journal import Journal
 from engine.journal.events import TableResumed, TableStateChanged
+from engine.ledger.records import Due
 from engine.ledger.state import State
 from engine.run.commands.heartbeat import Activity
 
@@ -14,7 +16,7 @@ class ProgressEvents:
     def __init__(self, activity: Activity, journal: Journal) -> None:
         self._activity = activity
         self._journal = journal
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, bool]] = {}
 
     def resumed(self, state: State) -> None:
         """Journal the chunks of earlier runs: a killed run may have committed an epoch without journaling it."""
@@ -31,8 +33,19 @@ class ProgressEvents:
         """Journal changes of the phase and of each table's state (`status` uses the same words)."""
         self._activity.phase = "streaming" if state.copied else "snapshot"
         for name, table in (*state.tables.items(), *state.removed.items()):
-            if self._shown.get(name) != table.state:
-                self._shown[name] = table.state
-                stopped = table.stopped if table.state == "stopped" else None
+            stopped = table.stopped if table.state == "stopped" else None
+            resnapshots_itself = stopped is not None and table.due is not None and _is_doubt(table.due)
+            if self._shown.get(name) != (table.state, resnapshots_itself):
+                self._shown[name] = (table.state, resnapshots_itself)
                 reason, hint = (stopped.message, stopped.hint) if stopped else (None, None)
-                self._journal.write(TableStateChanged(table=name, state=table.state, reason=reason, hint=hint))
+                hint = "Nothing: Tidemark resnapshots it at once." if resnapshots_itself else hint
+                self._journal.write(
+                    TableStateChanged(
+                        table=name, state=table.state, reason=reason, hint=hint, resnapshots_itself=resnapshots_itself
+                    )
+                )
+
+
+def _is_doubt(due: Due) -> bool:
+    """Whether a resnapshot was decided because rows of the binlog are in doubt."""
+    return due.why is not None and due.why.error == DoubtfulRowsError.__name__

@@ -219,12 +219,21 @@ class RedumpExecutor:
             )
         )
 
-    def resnapshot_begun(self, names: Iterable[str]) -> None:
-        """Record that a committed epoch resnapshots these tables."""
+    def resnapshot_begun(self, names: Iterable[str], errors: Mapping[str, TidemarkError]) -> None:
+        """Record that a committed epoch resnapshots these tables. errors: of tables that stay stopped instead.
+
+        A command that names such a table is refused; one for all tables skips it.
+        """
         for work in list(self._works.values()):
+            failed = sorted(work.to_resnapshot & errors.keys())
+            if failed and work.redump.tables:
+                self._end(work, errors[failed[0]])
+                continue
+            work.to_resnapshot.difference_update(failed)
             if begun := work.to_resnapshot.intersection(names):
                 work.begun.update(begun)
                 work.to_resnapshot.difference_update(begun)
+            if begun or failed:
                 self._end_if_done(work)
 
     def drop(self, table: str) -> None:

@@ -43,7 +43,7 @@ def decide(
     if not table.key and not table_state.stopped:
         if not redump.tables:  # a redump of all tables skips healthy ones without a key
             return Decision(LEFT_ALONE, _NO_KEY)
-        return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
+        return Decision(REFUSED, _NO_KEY, "Give it a primary key on whole columns.")
     mutable = has_mutable_key(table, plan.key(table))
     if redump.is_whole_table:
         return _whole(table_state, defect, log_defect, mutable=mutable)

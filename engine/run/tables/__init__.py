@@ -1,7 +1,8 @@
 """What becomes of tables: how a pipeline begins with them, how they join and leave, and what schema changes do to them.
 
-A DDL: `capture.binlog.statements` finds it, `sql.alter` reads its text, `alterations` finds the tables it affects,
-`ddl` proves that the rows keep their values, and `schema_change` decides what happens to the table.
+A DDL: `capture.binlog.statements` finds it, `sql.alter` reads its text, `alterations` finds the tables it affects
+(`statement_reach`: those that a write logged as text can have reached), `ddl` proves that the rows keep their values,
+and `schema_change` decides what happens to the table.
 
     evolved        the next commit has `ledger.records.TableChange.altered`. `destination.epoch_replay` has the
                    destination's table `alter` its columns. In Delta, `destination.delta.table` does: the mirror gets

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 
 from engine.base import clock
 from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
@@ -37,7 +38,7 @@ from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.epochs.epoch import completed
 from engine.run.tables.first_epoch import finished, streaming_only, unfit_record
 from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
-from engine.source.catalog import list_tables, read_tables
+from engine.source.catalog import list_tables, read_tables, uncaptured_kind
 from engine.source.connect import Connection, describe
 from engine.source.engines import merge_parts
 from engine.source.positions import current
@@ -137,7 +138,7 @@ class MembershipChanges:
     def _add(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
         if any(name in to_drop(state) for name in change.tables):
             return {}
-        names = _named(change.tables, list_tables(connection))
+        names = _named(change.tables, list_tables(connection), partial(_kind_of, connection))
         records, errors = self._join(connection, state, names, change.identity)
         for error in errors.values():
             raise error
@@ -260,14 +261,27 @@ def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: TableChange(removed=removal) for name in change.tables}
 
 
-def _named(full_names: Sequence[str], existing: Sequence[TableName]) -> list[TableName]:
+def _kind_of(connection: Connection, full_name: str) -> str:
+    """What has this name, if it is not an ordinary table: VIEW, SYSTEM VERSIONED, SEQUENCE; else empty."""
+    database, _, name = full_name.partition(".")
+    return uncaptured_kind(connection, database, name)
+
+
+def _named(full_names: Sequence[str], existing: Sequence[TableName], kind_of: Callable[[str], str]) -> list[TableName]:
     """The tables with these full names. Raises SpecError for a name that matches none, or two."""
     names = [f"{database}.{table}" for database, table in existing]
     for name in full_names:
         if names.count(name) > 1:
             raise SpecError(f"Two tables have the full name {name} (the dots in it can be split in two ways).")
         if name not in names:
-            near = get_close_matches(name, names, 1)
+            if kind := kind_of(name):
+                raise SpecError(
+                    f"{name} cannot be added: it is a {kind.lower()}.",
+                    detail="The binlog has no rows of views and sequences, and more rows of system-versioned tables "
+                    "than they show.",
+                    hint="Capture the tables that it is made of, or copy its rows by other means.",
+                )
+            near = get_close_matches(name, names, 1, 0.8)
             raise SpecError(
                 f"The source has no table {name} that the user may read.",
                 detail="Views and sequences are not captured.",

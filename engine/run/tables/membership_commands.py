@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.errors import SpecError, unknown_tables
-from engine.decode.schema import Table, table_from_dict
+from engine.decode.schema import Table, TableName, table_from_dict
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -104,6 +104,12 @@ def members_of(state: State | None) -> Membership:
         for tables in (state.tables, state.removed)
     )
     return Membership(also, without)
+
+
+def streamed_tables(state: State) -> list[TableName]:
+    """The tables that are copied or streamed: all but the stopped ones."""
+    tables = (table_from_dict(table.table) for table in state.tables.values() if not table.stopped)
+    return [(table.database, table.name) for table in tables]
 
 
 def removed_tables(state: State | None) -> list[Table]:

@@ -269,7 +269,7 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
-            hint=f"Give it a primary key. Or {_into_new_log(after.full_name)}",
+            hint=f"Give it a primary key on whole columns. Or {_into_new_log(after.full_name)}",
         )
     if statement is not None and spec.source.schema_changes == "stop":
         raise TableStoppedError(

@@ -488,3 +488,11 @@ def test_resnapshots_again_and_again_raise_an_alert_for_an_hour() -> None:
     assert notices(alerts, again(4, 3), again(5, 4)) == [("raised", "resnapshots", "d.t", 0)]
     assert notices(alerts, lag(3604)) == []
     assert notices(alerts, lag(3605)) == [("cleared", "resnapshots", "d.t", 0)]
+
+
+def test_a_table_that_resnapshots_itself_at_once_pages_nobody() -> None:
+    """It does once its resnapshot is not possible."""
+    alerts = ActiveAlerts(Settings())
+    stopped = line("table.state", 0, table="d.t", state="stopped", reason="rows in doubt", resnapshots_itself=True)
+    assert notices(alerts, stopped, table(1, "copying"), stopped) == []
+    assert notices(alerts, table(2, "stopped", "no key")) == [("raised", "table_stopped", "d.t", 0)]

@@ -17,7 +17,7 @@ from engine.pipeline.write_outage import WriteOutage
 from tests.unit.app.support import NOW, ago, lag, runner, table
 
 REMEDIES = {
-    "full": "Free space in /lake/t, or raise the quota.",
+    "full": "Free space on the disk of /lake/t, or raise the quota.",
     "read_only": "Find out why, and mount it read-write again: /lake/t.",
     "forbidden": "Let the runner's user write to /lake/t.",
 }

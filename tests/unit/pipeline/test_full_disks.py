@@ -73,7 +73,7 @@ def test_our_own_code_in_a_traceback_is_not_what_did_not_fit(tmp_path: Path) -> 
         waits.failed("log", unnamed)
         assert f"; {disk.folder}; {disk.folder} has 0 B of 2.1 MB free)" in waits.reason
         assert waits.outage is not None
-        assert waits.outage.hint == f"Free space in {disk.folder}, or raise the quota."
+        assert waits.outage.hint == f"Free space on the disk of {disk.folder}, or raise the quota."
 
 
 def test_a_read_only_file_system_is_waited_for(tmp_path: Path) -> None:

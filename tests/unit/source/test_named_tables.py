@@ -42,3 +42,11 @@ def test_an_inclusion_of_nothing_is_a_warning() -> None:
     ((name, outcome, *_, why, fix),) = unmatched_inclusions(["shop.ordres", "shop.audit_*"], TABLES)
     assert (name, outcome, fix) == ("tables shop.ordres", "warn", "The nearest table is shop.orders.")
     assert why.endswith("Tables of the pipeline that no glob matches stay captured.")
+
+
+def test_an_inclusion_of_what_the_account_may_not_see_says_so() -> None:
+    """A server shows no table without a privilege, so nobody knows whether there is one."""
+    ((name, outcome, _, actual, why, fix),) = unmatched_inclusions(["late.*", "shop.*"], TABLES, ["late"])
+    assert (name, outcome, actual) == ("tables late.*", "warn", "matches none that it may see")
+    assert "only tables on which it has a privilege" in why
+    assert fix.startswith("Grant SELECT on late")

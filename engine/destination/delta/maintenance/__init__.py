@@ -4,6 +4,7 @@ steps                  the steps of one captured table, and the sizes of its fil
 optimize               which files of a mirror to rewrite; `compaction`: which of a change log to merge or to delete
 vacuum                 deletes a file `sink.files_retention` after it first found that the newest version does not name
                        it; earlier, but not within an hour, if `sink.max_versions` has cut the log (`log.log_start`).
-                       Files that the ledger or a backup needs stay (`log.kept_versions`). It waits for Iceberg tables
-                       that lack commits, for the retention at most
+                       Files that epochs in the ledger name stay (`ledger.store`, `file_names`). A backup is protected
+                       by the retention, and where the log was cut by its note for as long (`log.kept_versions`). It
+                       waits for Iceberg tables that lack commits, for the retention at most
 """

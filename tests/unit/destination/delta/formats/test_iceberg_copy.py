@@ -20,8 +20,8 @@ from engine.destination.delta.formats.iceberg_comparison import compare
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.log_files import commit_name, log_of
+from engine.destination.iceberg import snapshot_history, unneeded_files
 from engine.destination.iceberg import table as iceberg_table
-from engine.destination.iceberg import unneeded_files
 from engine.destination.iceberg.manifest_files import Format
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
@@ -103,6 +103,31 @@ def test_each_version_is_a_snapshot(tmp_path: Path, mode: MirrorMode, iceberg: F
     assert assert_equal(lake, iceberg) > 30
 
 
+@pytest.mark.parametrize("rounds", [60])
+def test_a_long_history_becomes_sparse_and_stays_readable(
+    tmp_path: Path, iceberg: Format, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """The files of missing snapshots go, but for those that a later one needs."""
+    monkeypatch.setattr(snapshot_history, "SPARSE", ((5, 1), (20, 4), (1 << 62, 16)))
+    monkeypatch.setattr(unneeded_files, "RETENTION_S", 0.0)
+    lake, chance = lived(tmp_path, "merge_on_read", 1), random.Random(8)
+    copy = IcebergCopy(lake.pair.mirror.folder, "l", iceberg, ("id",))
+    seen = set[str]()
+    for number in range(rounds):
+        lake.change(lake.random_changes(chance, 3, KEYS))
+        copy.catch_up()
+        seen |= metadata_files(copy)
+        if number % 7 == 0:
+            copy.expire(timedelta(days=7), 0)
+    assert len(seen - metadata_files(copy)) > 50
+    assert_equal(lake, iceberg)
+    sequences = [snapshot.sequence_number or 0 for snapshot in opened(copy.folder).snapshots()]
+    assert 8 < len(sequences) < 24
+    assert sequences[-6:] == [*range(sequences[-1] - 5, sequences[-1] + 1)]
+    copy.expire(timedelta(days=7), 0)
+    assert_equal(lake, iceberg)
+
+
 class KilledError(Exception):
     """The process was killed."""
 
@@ -144,8 +169,9 @@ def test_a_kill_at_any_write_leaves_both_formats_equal(
     tmp_path: Path, iceberg: Format, monkeypatch: pytest.MonkeyPatch, *, after: bool
 ) -> None:
     """Before and after each write and deletion of a round that publishes, expires and deletes."""
-    monkeypatch.setattr(iceberg_table, "MOST_SNAPSHOTS", 3)
-    monkeypatch.setattr(iceberg_table, "_EXPIRED_AT_ONCE", 1)
+    monkeypatch.setattr(snapshot_history, "SPARSE", ((1, 1), (1 << 62, 2)))
+    monkeypatch.setattr(snapshot_history, "MOST", 3)
+    monkeypatch.setattr(iceberg_table, "_DELETED_AT_ONCE", 1)
     monkeypatch.setattr(unneeded_files, "RETENTION_S", 0.0)
     DyingFolder.after = after
     kills = 0

@@ -21,8 +21,8 @@ from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.formats.table_formats import TableFormats
 from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.iceberg import snapshot_history, unneeded_files
 from engine.destination.iceberg import table as iceberg_table
-from engine.destination.iceberg import unneeded_files
 from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.table import POINTER, OtherWriterError
 from engine.ledger.state import Owner
@@ -114,7 +114,7 @@ def test_a_rollback_brings_rows_back(tmp_path: Path, iceberg: Format) -> None:
 def test_a_failed_deletion_doubles_no_row(tmp_path: Path, iceberg: Format, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes after the commit, which is done; a retry must not add the files again."""
     monkeypatch.setattr(iceberg_table, "_OLD_METADATA", 3)
-    monkeypatch.setattr(iceberg_table, "_EXPIRED_AT_ONCE", 2)
+    monkeypatch.setattr(iceberg_table, "_DELETED_AT_ONCE", 2)
     lake = copied(tmp_path, 20)
     changes = lake.pair.changes.folder
     copy = IcebergCopy(changes, "l", iceberg, ())
@@ -267,7 +267,7 @@ def test_a_runner_that_slept_deletes_nothing_of_a_later_one(tmp_path: Path, monk
 def test_a_number_that_is_free_again_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A runner that slept for a hundred commits finds its next metadata file deleted: readers are far ahead."""
     monkeypatch.setattr(iceberg_table, "_OLD_METADATA", 3)
-    monkeypatch.setattr(iceberg_table, "_EXPIRED_AT_ONCE", 1)
+    monkeypatch.setattr(iceberg_table, "_DELETED_AT_ONCE", 1)
     lake = copied(tmp_path)
     sleeper, later = copy_of(lake, 3), copy_of(lake, 3)
     sleeper.catch_up()
@@ -349,8 +349,7 @@ def test_files_of_a_plan_stay_for_a_reader_that_has_begun(
     tmp_path: Path, iceberg: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although its snapshot has expired, because there are too many."""
-    monkeypatch.setattr(iceberg_table, "MOST_SNAPSHOTS", 2)
-    monkeypatch.setattr(iceberg_table, "_EXPIRED_AT_ONCE", 1)
+    monkeypatch.setattr(snapshot_history, "SPARSE", ((1, 1), (1 << 62, 1 << 60)))
     lake = copied(tmp_path)
     copy = copy_of(lake, iceberg)
     lake.change([(1, None)])

@@ -13,6 +13,7 @@ from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.destination.capabilities import Versions
 from engine.destination.delta.log import log_start as log_start_module
+from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.kept_versions import OldVersion
 from engine.destination.delta.log.log_start import LEAST_RETENTION
 from engine.destination.delta.maintenance.steps import PairMaintenance
@@ -286,3 +287,26 @@ def _kept(folder: Path, seed: int, moved: Callable[[timedelta], None]) -> tuple[
     moved(LEAST_RETENTION)
     vacuum(lake)
     return versions, identities
+
+
+@MODES
+def test_a_table_that_had_no_key_once_is_rolled_back(tmp_path: Path, mode: MirrorMode) -> None:
+    """Its change log then got the chunks. Backups of earlier versions do not name them."""
+    lake = Lake(tmp_path, mode)
+    lake.copy({1: 1})
+    changes = lake.pair.changes.lake
+    changes.commit(lambda: Actions("WRITE", {changes.app("chunks"): 3}))
+    lake.change([(1, 2)])
+    lake.reopen()
+    versions, rows = PairVersions(lake.opened()).newest(), dict(lake.rows)
+    folder = changes.folder.name
+    number, transactions = versions[folder]
+    assert transactions[changes.app("chunks")] == 3
+    earlier = {**versions, folder: (number, {a: n for a, n in transactions.items() if not a.endswith("-chunks")})}
+    lake.change([(1, 3)])
+    pair = lake.opened()
+    for backup in (versions, earlier):
+        PairVersions(pair).check_roll_back(backup, PairVersions(pair).identities())
+    PairVersions(pair).roll_back(versions)
+    lake.reopen()
+    assert lake.mirror() == rows
