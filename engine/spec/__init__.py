@@ -1,7 +1,7 @@
 """The spec: its sections, globs, periods and names.
 
-A field with its docstring is a setting; `make docs` prints it to docs/configuration.md. The rest, such as a field of the
-wizard: CONTRIBUTING.md.
+A field with its docstring is a setting; `make docs` prints it to docs/configuration.md. The rest, such as a field of
+the wizard: CONTRIBUTING.md.
 
 settings.py           the whole, and the sections without a file of their own; `section`: the base of all.
                       `settings.password` reads the password, from a variable or a file. Masks and row filters are
