@@ -19,6 +19,7 @@ from engine.explore.destination_sizes import TableSizes, conditions
 from engine.history import cost_queries, maintenance_queries
 from engine.pipeline.directory import Directory
 from engine.spec import settings
+from engine.spec.catalog_settings import CatalogSettings
 
 _DAY = timedelta(days=1)
 _COLUMNS = {
@@ -39,7 +40,9 @@ _COLUMNS = {
         "Files that the newest version does not reference; a vacuum deletes them after the retention"
     ),
     "Iceberg": st.column_config.TextColumn(
-        "Iceberg", help="The Iceberg tables over the same files, and how many versions of the Delta tables they lack."
+        "Iceberg",
+        help="The Iceberg tables over the same files, how many versions of the Delta tables they lack, and what the "
+        "catalog has of them.",
     ),
     "Written": columns.figure("Bytes written to the mirror per byte of changes, in the last 24 hours"),
     "Merged": columns.figure("The last merge into the mirror, in the last 24 hours"),
@@ -81,7 +84,7 @@ def section(where: Directory) -> None:
         alt="Files and sizes per table",
     )
     st.caption(f"{destination.sums(sizes, works)} · {destination.read_at(jobs.ended_at(key), now)}")
-    _reading(where, sizes)
+    _reading(where, sizes, spec.sink.catalog)
     if access.operator():
         _maintain(where, [one.table for one in sizes])
     retention = "for ever" if spec.sink.changes_retention == "forever" else f"for {spec.sink.changes_retention}"
@@ -121,7 +124,7 @@ def _source_cost(name: str) -> None:
         )
 
 
-def _reading(where: Directory, sizes: Sequence[TableSizes]) -> None:
+def _reading(where: Directory, sizes: Sequence[TableSizes], catalog: CatalogSettings | None) -> None:
     """Where a mirror is, and code that reads it."""
     mirrors = {one.table: one.mirror for one in sizes if one.mirror is not None}
     if not mirrors:
@@ -129,8 +132,9 @@ def _reading(where: Directory, sizes: Sequence[TableSizes]) -> None:
     with st.expander("Read a mirror", icon=":material/code:"):
         table = st.selectbox("Mirror", list(mirrors), key=f"read-mirror-{where.root.name}")
         st.caption(f"{words.escape(table)} is here: {words.escape(mirrors[table])}")
-        iceberg = {one.table: one.formats[0].place for one in sizes if one.formats}
-        snippets = reading(mirrors[table], iceberg.get(table, ""))
+        iceberg = next((one.formats[0] for one in sizes if one.formats and one.table == table), None)
+        name = iceberg.catalog.name if iceberg is not None and iceberg.catalog is not None else ""
+        snippets = reading(mirrors[table], "" if iceberg is None else iceberg.place, catalog, name)
         for tab, (language, code) in zip(st.tabs(list(snippets)), snippets.values(), strict=True):
             tab.code(code, language=language)
 

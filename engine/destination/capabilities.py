@@ -47,6 +47,18 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class CatalogEntry:
+    """A table in a catalog."""
+
+    name: str
+    """Its name there."""
+    version: int | None
+    """The version of the table that readers of the catalog see; None if it is not registered, or nobody knows."""
+    fault: str = ""
+    """Why nobody knows."""
+
+
+@dataclass(frozen=True)
 class PublishedFormat:
     """What readers of another format see of a table."""
 
@@ -62,6 +74,8 @@ class PublishedFormat:
     """The version of the table that it has; None if it is not published yet, or another program wrote to it."""
     missing_versions: int
     """How many later versions it lacks, of those that change something; 100 at most."""
+    catalog: CatalogEntry | None = None
+    """What a catalog has of it; None without one."""
 
 
 @dataclass(frozen=True)

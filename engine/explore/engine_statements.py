@@ -16,6 +16,7 @@ from engine.destination.capabilities import Maintainable, PublishedFormat
 from engine.destination.registry import destination_of
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
+from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.folder_names import CHANGES
 from engine.spec.settings import Spec
 
@@ -82,7 +83,11 @@ def engine_statements(
         formats = {one.table_place: one for one in maintenance.formats()}
         for place in maintenance.newest_versions():
             full_name = f"{name}{CHANGES if place.endswith(CHANGES) else ''}"
-            of_table = (*_delta(full_name, _plain(place)), *_iceberg(full_name, formats.get(place)))
+            of_table = (
+                *_delta(full_name, _plain(place)),
+                *_iceberg(full_name, formats.get(place)),
+                *_in_catalog(full_name, formats.get(place), spec.sink.catalog),
+            )
             statements += [one for one in of_table if one.engine in (engines or ENGINES)]
     return statements
 
@@ -143,6 +148,41 @@ def _iceberg(name: str, iceberg: PublishedFormat | None) -> Iterator[EngineState
         options = f"format = 'ICEBERG', uris = [{_text(pointer)}]"
         create = f"CREATE EXTERNAL TABLE {schema}.{table} WITH CONNECTION `{_CONNECTION}` OPTIONS ({options});"
         yield statement("bigquery", create, note=_PINNED)
+
+
+def _in_catalog(
+    name: str, iceberg: PublishedFormat | None, catalog: CatalogSettings | None
+) -> Iterator[EngineStatement]:
+    """By the table's name in a catalog, where engines find each newer snapshot."""
+    if iceberg is None or iceberg.catalog is None or catalog is None:
+        return
+    namespace, _, table = iceberg.catalog.name.partition(".")
+    note = f"Through {catalog.place}, as catalog lake: {{settings}}."
+
+    def statement(engine: str, text: str, settings: str, *, is_tried: bool = False) -> EngineStatement:
+        return EngineStatement(name, engine, "iceberg", text, is_tried, note.format(settings=settings))
+
+    warehouse = f", warehouse = {catalog.warehouse}" if catalog.warehouse else ""
+    spark = "spark.sql.catalog.lake = org.apache.iceberg.spark.SparkCatalog, spark.sql.catalog.lake.type = "
+    trino = "connector.name = iceberg, iceberg.catalog.type = "
+    select = f"SELECT * FROM lake.`{namespace}`.`{table}`;"
+    quoted = f'SELECT * FROM lake."{namespace}"."{table}";'
+    if catalog.type == "rest":
+        uri = f"{spark}rest, spark.sql.catalog.lake.uri = {catalog.uri}{warehouse}"
+        yield statement("spark", select, uri, is_tried=not catalog.has_credentials)
+        authorization = ", AUTHORIZATION_TYPE 'none'" if not catalog.has_credentials else ""
+        attach = (
+            f"ATTACH IF NOT EXISTS {_text(catalog.warehouse or '')} AS lake (TYPE iceberg, ENDPOINT "
+            f"{_text(catalog.uri)}{authorization});"
+        )
+        settings = "with a secret of TYPE iceberg, if it asks for credentials"
+        yield statement("duckdb", f"{attach}\n{quoted}", settings, is_tried=not catalog.has_credentials)
+        yield statement("trino", quoted, f"{trino}rest, iceberg.rest-catalog.uri = {catalog.uri}{warehouse}")
+    else:
+        jdbc = f"jdbc:… of {catalog.uri}"
+        yield statement("spark", select, f"{spark}jdbc, spark.sql.catalog.lake.uri = {jdbc}")
+        settings = f"{trino}jdbc, iceberg.jdbc-catalog.catalog-name = {catalog.name}, …connection-url = {jdbc}"
+        yield statement("trino", quoted, settings)
 
 
 def _identifiers(name: str) -> tuple[str, str]:

@@ -117,6 +117,11 @@ class CatalogSettings(Section):
         )
 
     @property
+    def has_credentials(self) -> bool:
+        """Whether requests have credentials."""
+        return any(variable or file for variable, file in self.secrets())
+
+    @property
     def place(self) -> str:
         """What it is, in a sentence."""
         return f"the {'REST' if self.type == 'rest' else 'SQL'} catalog {self.uri}"

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from engine.base.errors import SpecError
-from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy, iceberg_folder
 from engine.destination.iceberg.catalogs.catalog_of import catalog_of
 from engine.destination.iceberg.catalogs.catalog_protocol import CatalogError, CatalogName
 from engine.destination.iceberg.catalogs.rest_client import RestClient
@@ -28,6 +28,7 @@ from tests.servers import Server
 from tests.servers.rest_catalog import RestServer, rest_server
 from tests.support.delta import rows_at
 from tests.support.depth import depth
+from tests.support.readers import iceberg_rows_by_reader
 from tests.unit.destination.lake import Lake
 
 BOTH = 'formats = ["delta", "iceberg"]\n'
@@ -52,8 +53,7 @@ class World:
     def copy(self, ledger: str = "l", name: CatalogName = NAME) -> IcebergCopy:
         """The Iceberg table of the mirror, as a process opens it."""
         folder = self.lake.pair.mirror.lake.folder
-        place = f"{folder.url}__iceberg"
-        registered = catalog_of(self.settings).table(name, ledger, place)
+        registered = catalog_of(self.settings).table(name, ledger, iceberg_folder(folder))
         return IcebergCopy(folder, ledger, self.format, ("id",), registered=registered)
 
     def reader(self) -> Catalog:
@@ -247,6 +247,22 @@ def test_a_catalog_that_is_away_delays_its_own_readers_alone(tmp_path: Path) -> 
         world.assert_equal()
 
 
+def test_every_reader_finds_a_table_by_its_name(rest: RestServer, tmp_path: Path) -> None:
+    """Of both versions, with deleted rows."""
+    names, lakes = list[str](), list[Lake]()
+    for version in (2, 3):
+        lake = Lake(tmp_path / f"v{version}", "merge_on_read")
+        lake.copy({key: key for key in range(200)})
+        lake.change([(key, None if key % 2 else -key) for key in range(0, 60, 3)])
+        name = CatalogName("readers", f"v{version}")
+        World(lake, CatalogSettings(type="rest", uri=rest.url), version).copy(name=name).catch_up()
+        names.append(f"rest:{rest.url}#{name}")
+        lakes.append(lake)
+    for reader, tables in iceberg_rows_by_reader(*names).items():
+        for rows, lake in zip(tables, lakes, strict=True):
+            assert dict(zip(*rows.select(["id", "v"]).to_pydict().values(), strict=True)) == lake.rows, reader
+
+
 def test_a_moved_lake_is_registered_again(rest: RestServer, tmp_path: Path) -> None:
     """When its old tables are dropped: nobody knows whose they were, and the error says so."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -323,6 +339,8 @@ def test_a_pipeline_registers_its_tables(
     server.execute(f"ALTER TABLE {database}.orders ADD COLUMN added INT DEFAULT 7")
     server.execute(f"UPDATE {database}.orders SET quantity = 2 WHERE id % 5 = 0")
     pipeline.finish(runner)
+    statements = json.loads(pipeline.command("catalog", "--json", "--engine", "trino").stdout)
+    assert any(f'"raw_{database}"."orders__changes"' in one["text"] for one in statements)
     catalog = load_catalog("tests" if kind == "sql" else "rest", type=kind, uri=uri)
     mirror = catalog.load_table(f"raw_{database}.orders").scan().to_arrow()
     source = source_table(server, database, "orders")

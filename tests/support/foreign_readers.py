@@ -1,6 +1,7 @@
 """Reads Delta tables with readers that Tidemark does not use; `tests.support.readers` runs it in their environments.
 
 python foreign_readers.py ENVIRONMENT OUT READER,… FOLDER…: the rows of the n-th folder go to OUT/READER-n, as Parquet.
+Readers of Iceberg also take a table in a REST catalog, as `rest:URL#NAMESPACE.TABLE`.
 """
 
 import os
@@ -37,6 +38,12 @@ def _bucket_properties() -> dict[str, str]:
     return {name: os.environ[variable] for name, variable in names.items() if variable in os.environ}
 
 
+def _in_catalog(place: str) -> tuple[str, str]:
+    """The URL of a REST catalog and the name of the table; both empty for a folder."""
+    url, _, name = place.removeprefix("rest:").partition("#") if place.startswith("rest:") else ("", "", "")
+    return url, name
+
+
 def by_duckdb(_environment: str) -> Write:
     """DuckDB's Delta extension, as its package has it."""
     import duckdb
@@ -70,16 +77,31 @@ def by_duckdb_iceberg(_environment: str) -> Write:
         (extension,) = folder.glob(f"extensions/v{duckdb.__version__}/{name}.duckdb_extension")
         db.load_extension(str(extension))
     _use_bucket(db)
-    return lambda folder, out: db.execute(f"COPY (SELECT * FROM iceberg_scan('{folder}')) TO '{out}' (FORMAT parquet)")
+
+    def write(folder: str, out: str) -> None:
+        url, name = _in_catalog(folder)
+        if url:
+            db.execute(f"ATTACH IF NOT EXISTS '' AS lake (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')")
+        rows = f"lake.{name}" if url else f"iceberg_scan('{folder}')"
+        db.execute(f"COPY (SELECT * FROM {rows}) TO '{out}' (FORMAT parquet)")
+
+    return write
 
 
 def by_polars_iceberg(_environment: str) -> Write:
     """Polars, which finds the newest metadata by its hint."""
     import polars as pl
+    from pyiceberg.catalog import load_catalog
     from pyiceberg.table import StaticTable
 
     def write(folder: str, out: str) -> None:
-        pl.scan_iceberg(StaticTable.from_metadata(folder, _bucket_properties())).collect().write_parquet(out)
+        url, name = _in_catalog(folder)
+        table = (
+            load_catalog("lake", type="rest", uri=url, **_bucket_properties()).load_table(name)
+            if url
+            else StaticTable.from_metadata(folder, _bucket_properties())
+        )
+        pl.scan_iceberg(table).collect().write_parquet(out)
 
     return write
 
@@ -97,7 +119,17 @@ def by_spark_iceberg(environment: str) -> Write:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    return lambda folder, out: spark.read.format("iceberg").load(folder).write.parquet(out)
+
+    def write(folder: str, out: str) -> None:
+        url, name = _in_catalog(folder)
+        if url:
+            spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+            spark.conf.set("spark.sql.catalog.lake.type", "rest")
+            spark.conf.set("spark.sql.catalog.lake.uri", url)
+        rows = spark.table(f"lake.{name}") if url else spark.read.format("iceberg").load(folder)
+        rows.write.parquet(out)
+
+    return write
 
 
 def by_polars(_environment: str) -> Write:

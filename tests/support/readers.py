@@ -115,10 +115,11 @@ def rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
 def iceberg_rows_by_reader(*folders: str | Path) -> dict[str, list[pa.Table]]:
     """The rows of the Iceberg tables in these folders, in their order, by the name of the reader.
 
-    folders: in a bucket too, by URL, as for `rows_by_reader`; then Spark does not read.
+    folders: in a bucket too, by URL, as for `rows_by_reader`; then Spark does not read. Or `rest:URL#NAMESPACE.TABLE`.
     """
     tables: dict[str, list[pa.Table]] = {}
-    for foreign in _ICEBERG[:1] if "://" in str(folders[0]) else _ICEBERG:
+    in_bucket = any("://" in str(folder) and not str(folder).startswith("rest:") for folder in folders)
+    for foreign in _ICEBERG[:1] if in_bucket else _ICEBERG:
         tables |= foreign.read(folders)
     return tables
 

@@ -49,7 +49,19 @@ def _in_step(one: TableSizes) -> str:
     if any(published.version is None for published in one.formats):
         return f"{version}, not published"
     most = max(published.missing_versions for published in one.formats)
-    return f"{version}, {words.plural(most, 'version')} behind" if most else f"{version}, in step"
+    text = f"{version}, {words.plural(most, 'version')} behind" if most else f"{version}, in step"
+    return f"{text}; {_in_catalog(one)}" if one.formats[0].catalog else text
+
+
+def _in_catalog(one: TableSizes) -> str:
+    """`in the catalog as shop.orders`, or what is wrong there."""
+    entries = [(published, published.catalog) for published in one.formats if published.catalog is not None]
+    if fault := next((entry.fault for _, entry in entries if entry.fault), ""):
+        return fault
+    if any(entry.version is None for _, entry in entries):
+        return "not in the catalog"
+    late = any((entry.version or 0) < (published.version or 0) for published, entry in entries)
+    return f"{'the catalog has an earlier version of' if late else 'in the catalog as'} {entries[0][1].name}"
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -1,11 +1,15 @@
 """Code that reads a mirror with the tools that people have at hand."""
 
+from engine.spec.catalog_settings import CatalogSettings
 
-def reading(place: str, iceberg: str = "") -> dict[str, tuple[str, str]]:
+
+def reading(
+    place: str, iceberg: str = "", catalog: CatalogSettings | None = None, name: str = ""
+) -> dict[str, tuple[str, str]]:
     """By tool, the language and a few lines.
 
     All of them are right with deletion vectors. place: the folder of the mirror. iceberg: that of its Iceberg metadata;
-    "" without.
+    "" without. catalog: in which it is registered by a name.
     """
     text = place.replace("'", "''")
     return {
@@ -16,7 +20,23 @@ def reading(place: str, iceberg: str = "") -> dict[str, tuple[str, str]]:
             f"import polars as pl\nframe = pl.scan_delta({place!r}).head(10).collect()\nframe.to_pandas()",
         ),
         **(_reading_iceberg(iceberg) if iceberg else {}),
+        **({"pyiceberg (catalog)": ("python", _from_catalog(catalog, name))} if catalog is not None and name else {}),
     }
+
+
+def _from_catalog(catalog: CatalogSettings, name: str) -> str:
+    title = "lake" if catalog.type == "rest" else catalog.name
+    warehouse = f", warehouse={catalog.warehouse!r}" if catalog.warehouse else ""
+    credentials = ""
+    if catalog.has_credentials:
+        credentials = (
+            "# Its credentials: token=… or credential=…\n" if catalog.type == "rest" else "# With a password\n"
+        )
+    return (
+        f"from pyiceberg.catalog import load_catalog\n{credentials}"
+        f"catalog = load_catalog({title!r}, type={catalog.type!r}, uri={catalog.uri!r}{warehouse})\n"
+        f"catalog.load_table({name!r}).scan(limit=10).to_arrow()"
+    )
 
 
 def _reading_iceberg(place: str) -> dict[str, tuple[str, str]]:

@@ -6,8 +6,9 @@ from datetime import timedelta
 from functools import partial
 
 from engine.base import clock
+from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
-from engine.destination.capabilities import FormatAgreement, PublishedFormat
+from engine.destination.capabilities import CatalogEntry, FormatAgreement, PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_comparison import compare
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy, iceberg_folder
@@ -65,7 +66,7 @@ class TableFormats:
     def _in_catalog(self, catalog: NamedCatalog, folder: Folder) -> CatalogTable:
         suffix = CHANGES if folder.name.endswith(CHANGES) else ""
         name = CatalogName(catalog.settings.namespace_of(self._table.database), f"{self._table.name}{suffix}")
-        return catalog.catalog.table(name, self._ledger, iceberg_folder(folder).url)
+        return catalog.catalog.table(name, self._ledger, iceberg_folder(folder))
 
     def check(self) -> None:
         """Whether they can be registered. Writes nothing. Raises DestinationError or SpecError."""
@@ -106,8 +107,9 @@ class TableFormats:
         """What readers of Iceberg see of the Delta table in a folder, read again."""
         copy = self._copies[folder]
         version, missing_versions, pointer = copy.read_published()
+        catalog = None if (registered := self._registered.get(folder)) is None else _entry(registered)
         return PublishedFormat(
-            f"Iceberg v{self.iceberg}", folder.url, copy.folder.url, pointer, version, missing_versions
+            f"Iceberg v{self.iceberg}", folder.url, copy.folder.url, pointer, version, missing_versions, catalog
         )
 
     def compare(self, folder: Folder) -> FormatAgreement:
@@ -121,3 +123,11 @@ class TableFormats:
         for copy in self._copies.values():
             self._publisher.forget(copy)
             copy.drop()
+
+
+def _entry(registered: CatalogTable) -> CatalogEntry:
+    """What a catalog has of a table, asked now."""
+    try:
+        return CatalogEntry(str(registered.name), registered.newest_version())
+    except TidemarkError as error:
+        return CatalogEntry(str(registered.name), None, error.message)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from engine.base.errors import DestinationError, SpecError
 from engine.destination.iceberg.metadata import TableMetadata
+from engine.store.folder import Folder
 
 ATTEMPTS = 4
 """How often a commit to a catalog is tried when others change the table there."""
@@ -28,6 +29,16 @@ class CatalogError(DestinationError):
 class CatalogTable(Protocol):
     """A table in a catalog. One thread at a time uses it."""
 
+    @property
+    def name(self) -> CatalogName:
+        """By which readers find it."""
+
+    def newest_version(self) -> int | None:
+        """The version of the table whose files readers of the catalog see (`metadata.VERSION`).
+
+        None if it is not registered, or another program has changed it. Raises CatalogError or SpecError.
+        """
+
     def follow(self, metadata: TableMetadata, uri: str) -> str:
         """Make it have the snapshots of the newest metadata file, whose URI is given.
 
@@ -49,8 +60,8 @@ class CatalogTable(Protocol):
 class IcebergCatalog(Protocol):
     """A catalog. Several threads may use it."""
 
-    def table(self, name: CatalogName, ledger: str, place: str) -> CatalogTable:
-        """A table by its name. ledger: that it belongs to. place: the URL of its folder. Asks for nothing yet."""
+    def table(self, name: CatalogName, ledger: str, folder: Folder) -> CatalogTable:
+        """A table by its name. ledger: that it belongs to. folder: of its metadata folder. Asks for nothing yet."""
 
 
 def not_ours(name: CatalogName, catalog: str) -> SpecError:

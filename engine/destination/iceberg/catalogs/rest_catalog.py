@@ -19,6 +19,7 @@ from engine.destination.iceberg.catalogs.rest_updates import follows, is_later, 
 from engine.destination.iceberg.metadata import LEDGER, TableMetadata
 from engine.destination.iceberg.table import program_of
 from engine.spec.catalog_settings import CatalogSettings
+from engine.store.folder import Folder
 
 
 class RestCatalog:
@@ -28,7 +29,7 @@ class RestCatalog:
         self._client = RestClient(settings)
         self._place = settings.place
 
-    def table(self, name: CatalogName, ledger: str, place: str) -> CatalogTable:
+    def table(self, name: CatalogName, ledger: str, folder: Folder) -> CatalogTable:
         """See `IcebergCatalog`."""
         return _RestTable(self._client, self._place, name, ledger)
 
@@ -37,10 +38,14 @@ class _RestTable:
     def __init__(self, client: RestClient, catalog: str, name: CatalogName, ledger: str) -> None:
         self._client = client
         self._catalog = catalog
-        self._name = name
+        self.name = name
         self._ledger = ledger
         self._stored: TableMetadata | None = None
         """The table in the catalog, as of the last look or commit; None if it is not known."""
+
+    def newest_version(self) -> int | None:
+        stored = self._read()
+        return None if stored is None or stored.newest is None else stored.newest.version
 
     def follow(self, metadata: TableMetadata, uri: str) -> str:
         foreign = ""
@@ -64,7 +69,7 @@ class _RestTable:
             self._stored = None  # nobody knows what was done
             raise
         raise CatalogError(
-            f"Another program keeps changing the table {self._name} in {self._catalog}.",
+            f"Another program keeps changing the table {self.name} in {self._catalog}.",
             detail="Its readers there may see what that program wrote. The Iceberg table in its folder is right.",
             hint="Find that program, and stop it.",
         )
@@ -85,18 +90,18 @@ class _RestTable:
         """The table in the catalog; None if there is none. Raises SpecError if it is not ours."""
         stored = self._load()
         if stored is not None and stored.properties.get(LEDGER) != self._ledger:
-            raise not_ours(self._name, self._catalog)
+            raise not_ours(self.name, self._catalog)
         return stored
 
     def _load(self) -> TableMetadata | None:
-        answer = self._client.request("GET", f"{self._client.table_path(self._name)}?snapshots=all", accepts=(404,))
+        answer = self._client.request("GET", f"{self._client.table_path(self.name)}?snapshots=all", accepts=(404,))
         if answer.names_nothing:
             return None
         try:
             return TableMetadata.from_record(TableAnswer.model_validate_json(answer.content).metadata)
         except ValueError:
             raise CatalogError(
-                f"The table {self._name} in {self._catalog} cannot be read: {answer.message}",
+                f"The table {self.name} in {self._catalog} cannot be read: {answer.message}",
                 detail="It was left as it is: nobody knows whose it is. The Iceberg table in its folder is right.",
                 hint="If it is this pipeline's, and the lake was moved, drop the table from the catalog without its "
                 "files (DELETE without purge). The table is registered again within half a minute.",
@@ -108,16 +113,16 @@ class _RestTable:
         if not updates:
             return True
         body = {"requirements": requirements_of(stored), "updates": updates}
-        return self._client.request("POST", self._client.table_path(self._name), body, accepts=(404, 409)).is_good
+        return self._client.request("POST", self._client.table_path(self.name), body, accepts=(404, 409)).is_good
 
     def _register(self, uri: str, *, overwrite: bool = False) -> bool:
         """Returns False if another one registered a table of that name, or it cannot be overwritten."""
         client = self._client
-        path = f"{client.namespace_path(self._name)}/register"
-        body = {"name": self._name.table, "metadata-location": uri, **({"overwrite": True} if overwrite else {})}
+        path = f"{client.namespace_path(self.name)}/register"
+        body = {"name": self.name.table, "metadata-location": uri, **({"overwrite": True} if overwrite else {})}
         answer = client.request("POST", path, body, accepts=(400, 404, 406, 409) if overwrite else (404, 409))
         if answer.names_nothing:
-            namespace = {"namespace": [self._name.namespace], "properties": {}}
+            namespace = {"namespace": [self.name.namespace], "properties": {}}
             client.request("POST", client.namespaces_path(), namespace, accepts=(409,))
             answer = client.request("POST", path, body, accepts=(409,))
         return answer.is_good and TableAnswer.model_validate_json(answer.content).metadata_location == uri
@@ -129,7 +134,7 @@ class _RestTable:
         return self._register(uri)
 
     def _delete(self) -> None:
-        self._client.request("DELETE", f"{self._client.table_path(self._name)}?purgeRequested=false", accepts=(404,))
+        self._client.request("DELETE", f"{self._client.table_path(self.name)}?purgeRequested=false", accepts=(404,))
 
 
 def _foreign(stored: TableMetadata) -> str:

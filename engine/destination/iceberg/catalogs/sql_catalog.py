@@ -24,6 +24,7 @@ from engine.destination.iceberg.metadata import TableMetadata
 from engine.destination.iceberg.table import metadata_number
 from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.secrets import secret
+from engine.store.folder import Folder
 
 _META = MetaData()
 _TABLES = Table(
@@ -56,9 +57,9 @@ class SqlCatalog:
         self._settings = settings
         self._engine: Engine | None = None
 
-    def table(self, name: CatalogName, ledger: str, place: str) -> CatalogTable:
+    def table(self, name: CatalogName, ledger: str, folder: Folder) -> CatalogTable:
         """See `IcebergCatalog`."""
-        return _SqlTable(self, name, place)
+        return _SqlTable(self, name, folder)
 
     @property
     def name(self) -> str:
@@ -98,21 +99,36 @@ class SqlCatalog:
 
 
 class _SqlTable:
-    def __init__(self, catalog: SqlCatalog, name: CatalogName, place: str) -> None:
+    def __init__(self, catalog: SqlCatalog, name: CatalogName, folder: Folder) -> None:
         self._catalog = catalog
-        self._name = name
-        self._folder = f"{place}/metadata/"
+        self.name = name
+        self._metadata_folder = folder / "metadata"
+        self._folder = f"{self._metadata_folder.url}/"
         self._row = (
             (_TABLES.c.catalog_name == catalog.name)
             & (_TABLES.c.table_namespace == name.namespace)
             & (_TABLES.c.table_name == name.table)
         )
 
+    def newest_version(self) -> int | None:
+        try:
+            with self._catalog.engine().connect() as connection:
+                location = self._location(connection)
+        except SQLAlchemyError as error:
+            raise self._error(error) from error
+        if location is None or not self._number(location):
+            return None
+        try:
+            newest = TableMetadata.from_json(self._metadata_folder.read(location.removeprefix(self._folder))).newest
+        except (FileNotFoundError, ValueError):
+            return None  # it is far behind: the file is deleted already
+        return None if newest is None else newest.version
+
     def follow(self, metadata: TableMetadata, uri: str) -> str:
         foreign = ""
         if len(uri) > _LONGEST:
             raise SpecError(
-                f"The path of {self._name} has more than {_LONGEST} characters, which no SQL catalog takes: {uri}",
+                f"The path of {self.name} has more than {_LONGEST} characters, which no SQL catalog takes: {uri}",
                 hint="Use a shorter sink.path, or a REST catalog.",
             )
         try:
@@ -127,7 +143,7 @@ class _SqlTable:
         except SQLAlchemyError as error:
             raise self._error(error) from error
         raise CatalogError(
-            f"Another program keeps changing the table {self._name} in {self._catalog.place}.",
+            f"Another program keeps changing the table {self.name} in {self._catalog.place}.",
             detail="Its readers there may see what that program wrote. The Iceberg table in its folder is right.",
             hint="Find that program, and stop it.",
         )
@@ -154,7 +170,7 @@ class _SqlTable:
         """The metadata file that the catalog has. Raises SpecError if it is another table's."""
         location = connection.execute(select(_TABLES.c.metadata_location).where(self._row)).scalar_one_or_none()
         if location is not None and not str(location).startswith(self._folder):
-            raise not_ours(self._name, self._catalog.place)
+            raise not_ours(self.name, self._catalog.place)
         return location
 
     def _is_later(self, before: str, uri: str) -> bool:
@@ -173,8 +189,8 @@ class _SqlTable:
         if before is None:
             key = {
                 "catalog_name": self._catalog.name,
-                "table_namespace": self._name.namespace,
-                "table_name": self._name.table,
+                "table_namespace": self.name.namespace,
+                "table_name": self.name.table,
             }
             try:
                 with connection.begin_nested():
@@ -189,7 +205,7 @@ class _SqlTable:
         )
 
     def _note_namespace(self, connection: Connection) -> None:
-        key = {"catalog_name": self._catalog.name, "namespace": self._name.namespace, "property_key": _EXISTS}
+        key = {"catalog_name": self._catalog.name, "namespace": self.name.namespace, "property_key": _EXISTS}
         try:
             with connection.begin_nested():
                 connection.execute(insert(_NAMESPACES).values(**key, property_value="true"))
@@ -199,7 +215,7 @@ class _SqlTable:
     def _error(self, error: SQLAlchemyError) -> CatalogError:
         cause = getattr(error, "orig", None) or error
         return CatalogError(
-            f"{self._catalog.place[0].upper()}{self._catalog.place[1:]} cannot be told of the table {self._name}: "
+            f"{self._catalog.place[0].upper()}{self._catalog.place[1:]} cannot be told of the table {self.name}: "
             f"{redact(str(cause))[:300]}",
             detail="It is tried again every half minute. Readers of the catalog see the last commit that it has; those "
             "that read by path, and readers of the Delta table, see all.",

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from app.live.view import destination
-from engine.destination.capabilities import PublishedFormat, Sizes
+from engine.destination.capabilities import CatalogEntry, PublishedFormat, Sizes
 from engine.explore.destination_sizes import TableSizes
 from engine.history.maintenance_queries import Space, WrittenBytes
 
@@ -39,6 +41,26 @@ def test_a_row_says_how_far_iceberg_is() -> None:
         ]
         assert destination.row(replace(READ, formats=formats), WORK, now)["Iceberg"] == text
     assert "Iceberg" not in destination.row(READ, WORK, now)
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        ([(7, ""), (3, "")], "v3, in step; in the catalog as d.a"),
+        ([(6, ""), (3, "")], "v3, in step; the catalog has an earlier version of d.a"),
+        ([(None, ""), (3, "")], "v3, in step; not in the catalog"),
+        ([(7, ""), (None, "It does not answer.")], "v3, in step; It does not answer."),
+    ],
+)
+def test_a_row_says_what_the_catalog_has(entries: list[tuple[int | None, str]], text: str) -> None:
+    """The worse of the mirror and the change log."""
+    formats = [
+        PublishedFormat(
+            "Iceberg v3", "/lake/d/a", "/lake/d/a__iceberg", "", own, 0, CatalogEntry("d.a", version, fault)
+        )
+        for own, (version, fault) in zip((7, 3), entries, strict=True)
+    ]
+    assert destination.row(replace(READ, formats=formats), WORK, AT + timedelta(minutes=2))["Iceberg"] == text
 
 
 def test_a_row_says_what_a_table_holds_and_costs() -> None:
