@@ -16,7 +16,7 @@ from app.common import engine, jobs, messages, source_queries
 from app.common.view import words
 from app.common.view.draft import Draft
 from app.common.view.template import toml
-from app.wizard import drafts, frame
+from app.wizard import catalog, drafts, frame
 from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
@@ -128,6 +128,7 @@ def _formats(draft: Draft) -> None:
         args=(draft.id, key),
         help=destination_kind.FORMATS_HELP,
     )
+    catalog.fields(draft)
 
 
 def _keep_formats(identity: str, key: str) -> None:

@@ -21,6 +21,23 @@ FORMATS_HELP = (
     "Iceberg tables over the same files: nothing is stored twice. After each commit, about six small files of metadata "
     "are written. v2 is for engines that cannot read deletion vectors yet; its readers read more small files."
 )
+CATALOG = ("sink", "catalog")
+CATALOGS = {"": "None: engines open tables by their paths", "rest": "Iceberg REST catalog", "sql": "SQL catalog"}
+"""The values of `sink.catalog.type`, and their labels."""
+CATALOG_HELP = (
+    "Registers the Iceberg tables, so that engines find them, and each newer snapshot, by name. A SQL catalog is a "
+    "database with the tables of pyiceberg's SqlCatalog and Iceberg's JdbcCatalog. The check of a pipeline asks it."
+)
+CATALOG_FIELDS = {
+    "rest": ("URL of the catalog", "https://catalog.example.com/api/catalog", "Variable with its token", "token_env"),
+    "sql": (
+        "URL of the database",
+        "postgresql+psycopg://user@host/catalog",
+        "Variable with the password",
+        "password_env",
+    ),
+}
+"""By type: the label of the URL, an example, and the label and the setting of the secret."""
 WITHOUT_MIRRORS = (
     "Parquet files have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part "
     "of a table."
@@ -69,7 +86,19 @@ def iceberg_of(draft: Draft) -> str:
 def with_iceberg(draft: Draft, version: str) -> Draft:
     """The draft with Iceberg tables of a version; "" for none."""
     draft = draft.put("sink", "formats", value=["delta", "iceberg"] if version else None)
+    draft = draft if version else draft.put(*CATALOG, value=None)
     return draft.put("sink", "iceberg", value=version if version == "v2" else None)
+
+
+def catalog_of(draft: Draft) -> str:
+    """The type of the catalog; "" without."""
+    return str(draft.get(*CATALOG, "type", default=""))
+
+
+def with_catalog(draft: Draft, kind: str) -> Draft:
+    """The draft with a catalog of a type; "" for none. What was said of another type goes."""
+    draft = draft.put(*CATALOG, value=None)
+    return draft.put(*CATALOG, "type", value=kind) if kind else draft
 
 
 def layout(draft: Draft) -> str:

@@ -12,9 +12,11 @@ from app.wizard.view.destination_kind import (
     KEEPS,
     KINDS,
     PARQUET,
+    catalog_of,
     has_mirrors,
     iceberg_of,
     layout,
+    with_catalog,
     with_iceberg,
     with_kind,
 )
@@ -22,6 +24,7 @@ from engine.spec.sink_settings import OF_MIRRORS, Sink
 from tests.unit.app.support import draft
 
 MIRRORED = {
+    "catalog": {"type": "rest", "uri": "https://c"},
     "mirror": "merge_on_read",
     "max_write_amplification": 5.0,
     "max_merge_delay_s": 60.0,
@@ -72,3 +75,12 @@ def test_the_summary_names_the_kind(kind: str) -> None:
     assert dict(summary.facts(chosen))["Destination"] == [f"{KINDS[kind]} in {chosen.get('sink', 'path')}"]
     assert any("mirror" in line for line in summary.happens(chosen)) == has_mirrors(chosen)
     assert "mirrors" in destination_kind.WITHOUT_MIRRORS
+
+
+def test_a_catalog_goes_with_the_iceberg_tables() -> None:
+    """And another type has none of the settings of the one before."""
+    draft_ = with_catalog(with_iceberg(draft(), "v3"), "rest").put("sink", "catalog", "uri", value="https://c")
+    assert catalog_of(draft_) == "rest"
+    assert with_catalog(draft_, "sql").get("sink", "catalog") == {"type": "sql"}
+    assert catalog_of(with_catalog(draft_, "")) == ""
+    assert with_iceberg(draft_, "").get("sink") == draft().get("sink")
