@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyroaring import BitMap
 
 from engine.destination.delta.log.deletion_vectors import framed
@@ -107,7 +109,8 @@ def test_every_type_key_and_change_of_columns(
     for name in tables:
         source = source_table(server, database, name)  # a dropped column stays in the mirror
         assert_equal(source, rows_at(pipeline.mirror(name)).select(source.column_names))
-    assert _assert_same(pipeline, tables) > 4 * len(tables)
+    assert _assert_same(pipeline, tables) > 2 * len(tables)
+    _assert_positions(pipeline, "types")
     verified = pipeline.command("verify", "--format", "both", "--json")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     formats = json.loads(verified.stdout)["formats"]
@@ -115,21 +118,37 @@ def test_every_type_key_and_change_of_columns(
     assert all(not one["differences"] and one["format"] == f"Iceberg {iceberg}" for one in formats)
 
 
+def _assert_positions(pipeline: Pipeline, table: str) -> None:
+    """Commits to a mirror say, in both formats, where their epochs end in the source: where the ledger's epochs end."""
+    positions = {f"{one['to']['file']}:{one['to']['offset']}" for one in pipeline.epochs()}
+    (delta, iceberg), _ = _folders(pipeline, table)
+    notes = [json.loads(text) for one in DeltaTable(delta.url).history() if (text := one.get("userMetadata"))]
+    assert {note["tidemark.position"] for note in notes} & positions
+    assert all(note["tidemark.gtids"] for note in notes)
+    summaries = [one.summary.additional_properties for one in opened(iceberg).snapshots() if one.summary]
+    assert {summary.get("tidemark.position") for summary in summaries} & positions
+
+
+@pytest.mark.parametrize("seed", range(depth(1, 20)))
 def test_under_load_and_beside_another_tool(
-    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
+    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path, seed: int
 ) -> None:
     """Deltalake's OPTIMIZE and VACUUM, our own maintenance, a kill; snapshots whose files are gone have expired."""
     seed_table(server, database, "orders", 3000, binlog=False)
-    settings = f'{BOTH}files_retention = "1s"\n[sink.tables]\n"*.none" = {{ iceberg = "v2" }}'
+    catalog = f'[sink.catalog]\ntype = "sql"\nuri = "sqlite:///{tmp_path}/catalog.db"'
+    version = "v2" if seed % 4 == 3 else "v3"
+    settings = f'{BOTH}files_retention = "1s"\n[sink.tables]\n"*.orders" = {{ iceberg = "{version}" }}\n{catalog}'
+    chance = random.Random(seed)
     pipeline = new_pipeline(server, database, chunk_rows=500, merge=0.3, poll=0.2, sink=settings)
     name = f"{database}.orders"
-    with Workload(server, database, "orders", seed=3, rate=100) as load_:
+    with Workload(server, database, "orders", seed=3 + seed, rate=100) as load_:
         runner = pipeline.start_streaming()
         for turn in range(2):
             with OtherTool(pipeline, "orders", tmp_path / f"kept{turn}", 0.2):
                 time.sleep(2.0)
             assert pipeline.command("maintain", "--table", name).returncode == 0
             if not turn:
+                time.sleep(chance.uniform(0.0, 1.0))
                 runner.kill()
                 runner.wait()
                 runner = pipeline.start_streaming()
@@ -143,6 +162,8 @@ def test_under_load_and_beside_another_tool(
         assert_equal(source, rows)
     newest = opened(iceberg).current_snapshot()
     assert newest is not None
+    named = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db").load_table(name)
+    assert named.current_snapshot() == newest
     assert int(newest.summary.additional_properties["tidemark.version"]) <= _version(mirror)  # type: ignore[union-attr]
 
 
