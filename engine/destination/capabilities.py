@@ -50,12 +50,18 @@ class Sizes:
 class CatalogEntry:
     """A table in a catalog."""
 
-    name: str
-    """Its name there."""
+    namespace: str
+    table: str
+    """Its name there, in the namespace."""
     version: int | None
     """The version of the table that readers of the catalog see; None if it is not registered, or nobody knows."""
     fault: str = ""
     """Why nobody knows."""
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return f"{self.namespace}.{self.table}"
 
 
 @dataclass(frozen=True)
@@ -248,8 +254,8 @@ class PublishesFormats(Protocol):
     def format_states(self) -> Sequence[FormatState]:
         """Those of all tables."""
 
-    def check_formats(self, owner: Owner, table: Table) -> None:
-        """Whether a table can be published in all of them. Writes nothing. Raises DestinationError or SpecError."""
+    def check_formats(self, owner: Owner, tables: Sequence[Table]) -> None:
+        """Whether tables can be published in all of them. Writes nothing. Raises DestinationError or SpecError."""
 
     def finish_formats(self) -> None:
         """Wait until all that is committed is published, or what is not has failed. MUST NOT wait for ever."""

@@ -156,19 +156,26 @@ def _in_catalog(
     """By the table's name in a catalog, where engines find each newer snapshot."""
     if iceberg is None or iceberg.catalog is None or catalog is None:
         return
-    namespace, _, table = iceberg.catalog.name.partition(".")
+    parts = iceberg.catalog.namespace, iceberg.catalog.table
     note = f"Through {catalog.place}, as catalog lake: {{settings}}."
 
     def statement(engine: str, text: str, settings: str, *, is_tried: bool = False) -> EngineStatement:
         return EngineStatement(name, engine, "iceberg", text, is_tried, note.format(settings=settings))
 
-    warehouse = f", warehouse = {catalog.warehouse}" if catalog.warehouse else ""
     spark = "spark.sql.catalog.lake = org.apache.iceberg.spark.SparkCatalog, spark.sql.catalog.lake.type = "
     trino = "connector.name = iceberg, iceberg.catalog.type = "
-    select = f"SELECT * FROM lake.`{namespace}`.`{table}`;"
-    quoted = f'SELECT * FROM lake."{namespace}"."{table}";'
+    select = "SELECT * FROM lake." + ".".join("`" + part.replace("`", "``") + "`" for part in parts) + ";"
+    quoted = "SELECT * FROM lake." + ".".join('"' + part.replace('"', '""') + '"' for part in parts) + ";"
     if catalog.type == "rest":
-        uri = f"{spark}rest, spark.sql.catalog.lake.uri = {catalog.uri}{warehouse}"
+        in_spark, in_trino = (
+            (
+                f", spark.sql.catalog.lake.warehouse = {catalog.warehouse}",
+                f", iceberg.rest-catalog.warehouse = {catalog.warehouse}",
+            )
+            if catalog.warehouse
+            else ("", "")
+        )
+        uri = f"{spark}rest, spark.sql.catalog.lake.uri = {catalog.uri}{in_spark}"
         yield statement("spark", select, uri, is_tried=not catalog.has_credentials)
         authorization = ", AUTHORIZATION_TYPE 'none'" if not catalog.has_credentials else ""
         attach = (
@@ -177,7 +184,7 @@ def _in_catalog(
         )
         settings = "with a secret of TYPE iceberg, if it asks for credentials"
         yield statement("duckdb", f"{attach}\n{quoted}", settings, is_tried=not catalog.has_credentials)
-        yield statement("trino", quoted, f"{trino}rest, iceberg.rest-catalog.uri = {catalog.uri}{warehouse}")
+        yield statement("trino", quoted, f"{trino}rest, iceberg.rest-catalog.uri = {catalog.uri}{in_trino}")
     else:
         jdbc = f"jdbc:… of {catalog.uri}"
         yield statement("spark", select, f"{spark}jdbc, spark.sql.catalog.lake.uri = {jdbc}")

@@ -59,15 +59,17 @@ class CatalogSettings(Section):
     password_file: Path | None = None
     """The file that contains it."""
 
-    @field_validator("uri")
+    @field_validator("uri", "oauth2_server_uri")
     @classmethod
-    def _uri(cls, value: str) -> str:
+    def _uri(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         try:
             parts = urlsplit(value)
             has_password = parts.password is not None
         except ValueError:
             raise ValueError("it is not a URL") from None
-        if has_password:
+        if has_password or "password" in parts.query.casefold():
             raise ValueError("a URL with a password is not accepted: specs are shown and copied")
         if not parts.scheme or "://" not in value:
             raise ValueError("it is not a URL")

@@ -1,10 +1,12 @@
 """Tables are registered in Iceberg catalogs: Iceberg's own REST catalog, and databases of MySQL, MariaDB and SQLite."""
 
-import json
 import random
+import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,23 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from engine.base.errors import SpecError
-from engine.destination.delta.formats.iceberg_copy import IcebergCopy, iceberg_folder
+from engine.base.parallel import map_parallel
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.delta.formats.registration import Registration
+from engine.destination.iceberg.catalogs import rest_client
 from engine.destination.iceberg.catalogs.catalog_of import catalog_of
-from engine.destination.iceberg.catalogs.catalog_protocol import CatalogError, CatalogName
+from engine.destination.iceberg.catalogs.catalog_protocol import (
+    CatalogError,
+    CatalogName,
+    CatalogTable,
+    PublishedMetadata,
+)
 from engine.destination.iceberg.catalogs.rest_client import RestClient
 from engine.destination.iceberg.manifest_files import Format
 from engine.spec.catalog_settings import CatalogSettings
-from tests.live.conftest import PipelineFactory
-from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.seed import seed_table
 from tests.servers import Server
 from tests.servers.rest_catalog import RestServer, rest_server
-from tests.support.delta import rows_at
-from tests.support.depth import depth
+from tests.support.delta import path_of, rows_at
 from tests.support.readers import iceberg_rows_by_reader
 from tests.unit.destination.lake import Lake
 
@@ -42,6 +48,41 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
         yield server
 
 
+class Told:
+    """An Iceberg table and its registration, as a process has them: what one publishes, the other tells."""
+
+    def __init__(self, copy: IcebergCopy, registered: CatalogTable) -> None:
+        self.copy = copy
+        self.registered = registered
+        self._registration = Registration(copy, registered, "the catalog")
+
+    def catch_up(self) -> None:
+        """Publish, then tell the catalog."""
+        self.copy.catch_up()
+        self._registration.catch_up()
+
+    def expire(self, version: int) -> None:
+        """Expire all snapshots before a version."""
+        self.copy.expire(timedelta(0), version)
+        self._registration.catch_up()
+
+    def drop(self) -> None:
+        """Drop the table, then its entry."""
+        self.copy.drop()
+        self._registration.is_dropped = True
+        self._registration.catch_up()
+
+    def foreign_commits(self) -> list[str]:
+        """What others have done through the catalog."""
+        return self._registration.take_foreign_commits()
+
+    def published(self) -> PublishedMetadata:
+        """The newest commit in the folder."""
+        published = self.copy.published()
+        assert published is not None
+        return published
+
+
 @dataclass
 class World:
     """A table, its copy and a catalog."""
@@ -50,11 +91,10 @@ class World:
     settings: CatalogSettings
     format: Format
 
-    def copy(self, ledger: str = "l", name: CatalogName = NAME) -> IcebergCopy:
+    def copy(self, ledger: str = "l", name: CatalogName = NAME) -> Told:
         """The Iceberg table of the mirror, as a process opens it."""
-        folder = self.lake.pair.mirror.lake.folder
-        registered = catalog_of(self.settings).table(name, ledger, iceberg_folder(folder))
-        return IcebergCopy(folder, ledger, self.format, ("id",), registered=registered)
+        copy = IcebergCopy(self.lake.pair.mirror.lake.folder, ledger, self.format, ("id",))
+        return Told(copy, catalog_of(self.settings).table(name, ledger, copy.folder))
 
     def reader(self) -> Catalog:
         """The catalog, as pyiceberg opens it."""
@@ -77,7 +117,7 @@ class World:
         assert current is not None
         assert current.snapshot_id == table.snapshots()[-1].snapshot_id
         assert table.scan().to_arrow().num_rows == rows_at(mirror.folder).num_rows
-        newest = self.copy().open_again().metadata
+        newest = self.copy().copy.open_again().metadata
         assert newest is not None
         if has_all:
             assert {one.snapshot_id for one in table.snapshots()} == {one.id for one in newest.snapshots}
@@ -87,7 +127,7 @@ class World:
     def _static(self) -> Any:
         from pyiceberg.table import StaticTable
 
-        return StaticTable.from_metadata(self.copy().open_again().metadata_uri)
+        return StaticTable.from_metadata(self.copy().copy.open_again().metadata_uri)
 
 
 @pytest.fixture(params=["rest-3", "rest-2", "sqlite-3", "sqlite-2"])
@@ -117,7 +157,7 @@ def test_a_table_is_registered_and_followed(world: World) -> None:
         if number % 4 == 3:
             world.assert_equal()
     assert world.assert_equal() > 12
-    assert copy.take_foreign_commits() == []
+    assert copy.foreign_commits() == []
 
 
 def test_what_expired_is_gone_from_the_catalog(world: World) -> None:
@@ -128,7 +168,7 @@ def test_what_expired_is_gone_from_the_catalog(world: World) -> None:
         world.lake.change([(key, 1)])
         copy.catch_up()
     assert world.assert_equal() > 5
-    copy.expire(timedelta(0), copy.published_version)
+    copy.expire(copy.copy.published_version)
     assert world.assert_equal() == 1
 
 
@@ -154,7 +194,7 @@ def test_a_lost_answer_is_no_other_program(world: World, monkeypatch: pytest.Mon
     copy.catch_up()
     world.lake.change([(2, 2)])
     copy.catch_up()
-    assert copy.take_foreign_commits() == []
+    assert copy.foreign_commits() == []
     world.assert_equal()
 
 
@@ -167,7 +207,7 @@ def test_another_program_changes_the_table_through_the_catalog(world: World) -> 
     world.reader().load_table(str(NAME)).delete("id = 5")
     world.lake.change([(7, 7)])
     copy.catch_up()
-    assert [text.endswith("through the catalog") for text in copy.take_foreign_commits()] == [True]
+    assert [text.endswith("through the catalog") for text in copy.foreign_commits()] == [True]
     world.assert_equal()
     world.lake.change([(8, 8)])
     copy.catch_up()
@@ -190,7 +230,8 @@ def test_a_table_of_somebody_else_is_left_alone(world: World) -> None:
     """Neither changed nor dropped; the Iceberg table in its folder is published."""
     schema = pa.schema([("other", pa.int64())])
     if world.settings.type == "sql":
-        world.copy()._registered.check()  # type: ignore[union-attr]  # makes the tables
+        world.copy().catch_up()  # makes the tables
+        load_catalog("default", type="sql", uri=world.settings.uri).drop_table(str(NAME))
         catalog = load_catalog("default", type="sql", uri=world.settings.uri, warehouse=f"{world.lake.folder}/others")
     else:
         catalog = world.reader()
@@ -198,10 +239,10 @@ def test_a_table_of_somebody_else_is_left_alone(world: World) -> None:
         catalog.create_namespace("d")
     catalog.create_table(str(NAME), schema)
     copy = world.copy()
-    for act in (copy.catch_up, copy._registered.check):  # type: ignore[union-attr]
-        with pytest.raises(SpecError, match=r"The table d\.t exists in the (REST|SQL) catalog .* does not belong"):
+    for act in (copy.catch_up, copy.registered.check):
+        with pytest.raises(SpecError, match=r"The table d\.t exists in the (REST|SQL) catalog .* is not this table"):
             act()
-    assert copy.open_again().version == world.lake.pair.mirror.lake.log.version
+    assert copy.copy.open_again().version == world.lake.pair.mirror.lake.log.version
     copy.drop()
     assert world.reader().load_table(str(NAME)).schema().find_field("other").name == "other"
 
@@ -216,20 +257,25 @@ def test_a_dropped_table_leaves_the_catalog(world: World) -> None:
 
 
 def test_an_earlier_runner_does_not_take_the_catalog_back(world: World) -> None:
-    """It wakes up behind the commit of its successor."""
-    copy, registered = world.copy(), world.copy()._registered
+    """It wakes up behind commits of its successor, by which its own snapshots may have expired."""
+    copy, asleep = world.copy(), world.copy()
     copy.catch_up()
-    assert registered is not None
-    before = copy.open_again()
-    assert before.metadata is not None
-    world.lake.change([(1, 1)])
-    copy.catch_up()
-    assert registered.follow(before.metadata, before.metadata_uri) == ""
-    world.assert_equal()
+    before = asleep.published()
+    asleep.registered.follow(before)
+    for expires in (False, True):
+        world.lake.change([(1, 1)])
+        copy.catch_up()
+        if expires:
+            copy.expire(copy.copy.published_version)
+        assert asleep.registered.follow(before) == ""
+        asleep.registered.forget()
+        assert asleep.registered.follow(before) == ""
+        world.assert_equal()
 
 
-def test_a_catalog_that_is_away_delays_its_own_readers_alone(tmp_path: Path) -> None:
+def test_a_catalog_that_is_away_delays_its_own_readers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told of everything when it is back."""
+    monkeypatch.setattr(rest_client, "_REST_S", 0.0)
     lake = Lake(tmp_path, "merge_on_read")
     lake.copy({1: 1})
     with rest_server(tmp_path) as server:
@@ -241,7 +287,7 @@ def test_a_catalog_that_is_away_delays_its_own_readers_alone(tmp_path: Path) -> 
             lake.change([(key, key)])
             with pytest.raises(CatalogError, match="does not answer"):
                 copy.catch_up()
-        assert copy.open_again().version == lake.pair.mirror.lake.log.version
+        assert copy.copy.open_again().version == lake.pair.mirror.lake.log.version
         server.start()
         copy.catch_up()
         world.assert_equal()
@@ -261,6 +307,127 @@ def test_every_reader_finds_a_table_by_its_name(rest: RestServer, tmp_path: Path
     for reader, tables in iceberg_rows_by_reader(*names).items():
         for rows, lake in zip(tables, lakes, strict=True):
             assert dict(zip(*rows.select(["id", "v"]).to_pydict().values(), strict=True)) == lake.rows, reader
+
+
+def test_a_table_whose_folder_was_deleted_is_registered_again(world: World) -> None:
+    """Its numbers begin at 1 again, and the catalog names metadata that is gone."""
+    copy = world.copy()
+    for key in range(4):
+        world.lake.change([(key, 1)])
+        copy.catch_up()
+    shutil.rmtree(path_of(copy.copy.folder))
+    world.lake.change([(1, 2)])
+    again = world.copy()
+    again.catch_up()
+    world.assert_equal()
+
+
+def test_a_rollback_through_the_catalog_is_named_and_ends(rest: RestServer, tmp_path: Path) -> None:
+    """Also if nothing changes before the snapshots expire, of which one is the newest there now."""
+    httpx.delete(f"{rest.url}/v1/namespaces/d/tables/t")
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({1: 1})
+    world = World(lake, CatalogSettings(type="rest", uri=rest.url), 3)
+    copy = world.copy()
+    for key in range(4):
+        lake.change([(key, key)])
+        copy.catch_up()
+    for expires in (True, False):
+        _roll_back(rest, world)
+        if expires:
+            copy = world.copy()
+            copy.catch_up()
+            copy.expire(copy.copy.published_version)
+        else:
+            lake.change([(7, 7)])
+            copy.catch_up()
+        world.assert_equal()
+        assert copy.foreign_commits() == ["a rollback by an unknown program through the catalog"]
+        lake.change([(8, 8)])
+        copy.catch_up()
+
+
+def _roll_back(rest: RestServer, world: World) -> None:
+    """Make the snapshot before the newest one the newest."""
+    earlier = world.reader().load_table(str(NAME)).snapshots()[-2].snapshot_id
+    update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": earlier}
+    done = httpx.post(f"{rest.url}/v1/namespaces/d/tables/t", json={"requirements": [], "updates": [update]})
+    assert done.status_code == 200, done.text
+
+
+def test_a_table_that_somebody_has_put_in_its_place_is_left_alone(rest: RestServer, tmp_path: Path) -> None:
+    """Although ours was there a moment ago, and cannot be brought up to date by a commit."""
+    httpx.delete(f"{rest.url}/v1/namespaces/d/tables/t")
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({1: 1})
+    world = World(lake, CatalogSettings(type="rest", uri=rest.url), 2)
+    copy = world.copy()
+    copy.catch_up()
+    world.reader().drop_table(str(NAME))
+    world.reader().create_table(str(NAME), pa.schema([("other", pa.int64())]))
+    shutil.rmtree(path_of(copy.copy.folder))
+    lake.change([(1, 2)])
+    again = Told(world.copy().copy, copy.registered)
+    with pytest.raises(SpecError, match="is not this table"):
+        again.catch_up()
+    assert world.reader().load_table(str(NAME)).schema().find_field("other").name == "other"
+
+
+class _Liar(BaseHTTPRequestHandler):
+    """Answers each request with the status and page of the moment."""
+
+    status = 200
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        content = b"{}" if self.path.startswith("/v1/config") else b"<html></html>"
+        self.send_response(200 if self.path.startswith("/v1/config") else self.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names of the library
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("status", [200, 302, 500])
+def test_what_is_no_catalog_is_told_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """A page of a login or of another service is not taken for a commit."""
+    monkeypatch.setattr(_Liar, "status", status)
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy({1: 1})
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Liar) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        copy = World(lake, CatalogSettings(type="rest", uri=url), 3).copy()
+        for _ in range(2):
+            with pytest.raises(CatalogError):
+                copy.catch_up()
+        server.shutdown()
+        thread.join()
+
+
+def test_names_that_differ_in_case_alone_are_two_tables(server: Server, database: str, tmp_path: Path) -> None:
+    """On servers that compare texts without case, and while many tables are registered at once."""
+    uri = f"mysql+pymysql://root@127.0.0.1:{server.port}/{database}"
+    settings = CatalogSettings(type="sql", uri=uri)
+    catalog, tables = catalog_of(settings), list[Told]()
+    for name in ("orders", "Orders", *(f"t{n}" for n in range(8))):
+        (tmp_path / name).mkdir()
+        lake = Lake(tmp_path / name, "merge_on_read")
+        lake.copy({1: 1})
+        copy = IcebergCopy(lake.pair.mirror.lake.folder, "l", 3, ("id",))
+        tables.append(Told(copy, catalog.table(CatalogName("d", name), "l", copy.folder)))
+    for _ in range(2):
+        map_parallel(Told.catch_up, tables, 8)
+    found = {name for _, name in load_catalog("default", type="sql", uri=uri).list_tables("d")}
+    assert found == {"orders", "Orders", *(f"t{n}" for n in range(8))}
+    tables[1].drop()
+    assert load_catalog("default", type="sql", uri=uri).table_exists("d.orders")
+    map_parallel(lambda one: one.registered.check(), tables[2:], 8)
 
 
 def test_a_moved_lake_is_registered_again(rest: RestServer, tmp_path: Path) -> None:
@@ -308,47 +475,3 @@ def test_tokens_are_fetched(rest: RestServer, tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("CLIENT_SECRET")
     with pytest.raises(SpecError, match="CLIENT_SECRET"):
         World(lake, settings, 3).copy().catch_up()
-
-
-@pytest.mark.parametrize("kind", ["rest", "sql"])
-def test_a_pipeline_registers_its_tables(
-    server: Server, database: str, new_pipeline: PipelineFactory, request: pytest.FixtureRequest, kind: str
-) -> None:
-    """Mirrors and change logs, through kills and changes of columns. The SQL catalog is a database of the source."""
-    if kind != depth({"mysql": "rest", "mariadb": "sql"}[server.flavor], kind):
-        pytest.skip("in `make soak`")
-    for name in ("orders", "kept"):
-        seed_table(server, database, name, 300)
-    if kind == "rest":
-        rest: RestServer = request.getfixturevalue("rest")
-        uri, sink = rest.url, f'type = "rest"\nuri = "{rest.url}"'
-    else:
-        server.execute(f"CREATE DATABASE {database}_lakes")
-        uri = f"mysql+pymysql://root@127.0.0.1:{server.port}/{database}_lakes"
-        sink = f'type = "sql"\nuri = "{uri}"\nname = "tests"'
-    settings = f'{BOTH}[sink.catalog]\nnamespace = "raw_{{database}}"\n{sink}'
-    pipeline = new_pipeline(server, database, chunk_rows=100, merge=0.3, poll=0.2, sink=settings)
-    check = pipeline.command("check", "--json")
-    assert check.returncode == 0, check.stdout
-    assert [one["outcome"] for one in json.loads(check.stdout)["checks"] if one["name"] == "catalog"] == ["ok"]
-    runner = pipeline.start_streaming()
-    server.execute(f"UPDATE {database}.orders SET quantity = 1 WHERE id % 3 = 0")
-    runner.kill()
-    runner.wait()
-    runner = pipeline.start_streaming()
-    server.execute(f"ALTER TABLE {database}.orders ADD COLUMN added INT DEFAULT 7")
-    server.execute(f"UPDATE {database}.orders SET quantity = 2 WHERE id % 5 = 0")
-    pipeline.finish(runner)
-    statements = json.loads(pipeline.command("catalog", "--json", "--engine", "trino").stdout)
-    assert any(f'"raw_{database}"."orders__changes"' in one["text"] for one in statements)
-    catalog = load_catalog("tests" if kind == "sql" else "rest", type=kind, uri=uri)
-    mirror = catalog.load_table(f"raw_{database}.orders").scan().to_arrow()
-    source = source_table(server, database, "orders")
-    assert mirror.num_rows == 300
-    assert_equal(source, mirror.select(source.column_names))
-    changes = catalog.load_table(f"raw_{database}.orders__changes").scan().to_arrow()
-    assert changes.num_rows == rows_at(pipeline.changes("orders")).num_rows
-    assert pipeline.command("remove-table", "--table", f"{database}.orders", "--drop").returncode == 0
-    pipeline.run("caught-up")
-    left = sorted(name for _, name in catalog.list_tables(f"raw_{database}"))
-    assert left == ["kept", "kept__changes"]

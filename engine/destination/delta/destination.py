@@ -1,5 +1,6 @@
 """A folder of Delta tables: for each captured table a mirror and a change log, readable by any Delta reader."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from engine.base import clock
-from engine.base.errors import DestinationError
-from engine.base.parallel import run_parallel
+from engine.base.errors import DestinationError, SpecError
+from engine.base.parallel import map_parallel, run_parallel
 from engine.decode.schema import Table
 from engine.destination.capabilities import DifferenceRow, FormatState, Versions
 from engine.destination.delta.formats.format_publisher import FormatPublisher
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.delta.formats.registration import Registration
 from engine.destination.delta.formats.table_formats import NamedCatalog, TableFormats
 from engine.destination.delta.lake_table import Guards
 from engine.destination.delta.landing import DeltaLanding
@@ -48,8 +51,11 @@ class DeltaDestination:
         self._terms = FolderTerms(sink.folder)
         self._guards = Guards(commit=self._terms.check_for_commit, deletion=self._terms.check)
         self._positions = EpochPositions()
-        self._formats = FormatPublisher(self._terms.check_for_commit)
-        self._catalog = None if sink.catalog is None else NamedCatalog(catalog_of(sink.catalog), sink.catalog)
+        self._formats = FormatPublisher[IcebergCopy](self._terms.check_for_commit)
+        self._registrations = FormatPublisher[Registration](self._terms.check_for_commit)
+        self._catalog = (
+            None if sink.catalog is None else NamedCatalog(catalog_of(sink.catalog), sink.catalog, self._registrations)
+        )
 
     @property
     def root(self) -> Path | str:
@@ -109,17 +115,25 @@ class DeltaDestination:
         self._positions.note(ends)
 
     def format_states(self) -> Sequence[FormatState]:
-        """Of the Iceberg metadata of its tables."""
-        return self._formats.states()
+        """Of the Iceberg metadata of its tables, and of the catalog."""
+        return [*self._formats.states(), *self._registrations.states()]
 
-    def check_formats(self, owner: Owner, table: Table) -> None:
-        """Ask the catalog for its two tables."""
-        if (formats := self._pair(owner, table).formats) is not None:
-            formats.check()
+    def check_formats(self, owner: Owner, tables: Sequence[Table]) -> None:
+        """Ask the catalog for their tables, whose names must differ by more than case."""
+        formats = [one for table in tables if (one := self._pair(owner, table).formats) is not None]
+        names = Counter(str(name).casefold() for one in formats for name in one.names_in_catalog())
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise SpecError(
+                f"Two tables have one name in the catalog: {twice[0]}.",
+                detail="Only one of them would be registered.",
+                hint="Let sink.catalog.namespace contain {database}; or exclude one of the tables.",
+            )
+        map_parallel(TableFormats.check, formats)
 
     def finish_formats(self) -> None:
-        """Wait for the thread that publishes them."""
+        """Wait for the threads that publish them."""
         self._formats.finish()
+        self._registrations.finish()
 
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""

@@ -218,7 +218,7 @@ class TablePair:
             properties = properties_of(self.table, mirror=folder == self.mirror.folder)
             expectations[folder] = sorted(properties.items()), [(field.name, str(field.type)) for field in schema]
             if self.formats is not None:
-                expectations[folder] = expectations[folder], self.formats.iceberg
+                expectations[folder] = expectations[folder], self.formats.iceberg, self.formats.catalog
         return expectations
 
 

@@ -33,6 +33,9 @@ PROPERTIES = {
     # The files belong to another table: engines then refuse to expire snapshots, and DROP … PURGE spares them.
     "gc.enabled": "false",
     "commit.retry.num-retries": "0",
+    # A catalog writes metadata files of its own at each commit, and would keep them all.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
 }
 
 
@@ -181,21 +184,23 @@ class TableMetadata:
     @classmethod
     def from_json(cls, text: bytes) -> Self:
         """The inverse of `to_json`, of any writer's file. Raises ValueError."""
-        return cls._from(_MetadataRecord.model_validate_json(text))
+        record = _MetadataRecord.model_validate_json(text)
+        return cls._from(record, [one.snapshot_id for one in record.snapshot_log])
 
     @classmethod
     def from_record(cls, record: object) -> Self:
-        """The inverse of `to_json` when the text is parsed already. Raises ValueError."""
-        return cls._from(_MetadataRecord.model_validate(record))
+        """The metadata that a catalog has, whose log of snapshots may lack some. Raises ValueError."""
+        content = _MetadataRecord.model_validate(record)
+        by_sequence = sorted(content.snapshots, key=lambda one: one.sequence_number)
+        return cls._from(content, [one.snapshot_id for one in by_sequence])
 
     @classmethod
-    def _from(cls, record: _MetadataRecord) -> Self:
+    def _from(cls, record: _MetadataRecord, chain: Sequence[int]) -> Self:
+        """chain: the identifiers of snapshots, oldest first; the current one comes last."""
         schemas = [one.to_schema() for one in record.schemas]
         snapshots = {one.snapshot_id: one.to_snapshot() for one in record.snapshots}
-        newest = record.current_snapshot_id
-        others = (one.snapshot_id for one in record.snapshot_log if one.snapshot_id != newest)
-        chain = [*others, *(() if newest is None else (newest,))]
-        current = record.current_schema_id
+        newest, current = record.current_snapshot_id, record.current_schema_id
+        ordered = [*(number for number in chain if number != newest), *(() if newest is None else (newest,))]
         return cls(
             record.format_version,
             record.table_uuid,
@@ -204,7 +209,7 @@ class TableMetadata:
             record.last_column_id,
             (),
             record.properties,
-            [snapshots[number] for number in chain if number in snapshots],
+            [snapshots[number] for number in ordered if number in snapshots],
             record.last_sequence_number,
             record.next_row_id,
             record.last_updated_ms,

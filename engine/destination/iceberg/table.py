@@ -78,14 +78,20 @@ class TableOrigin:
 
 
 class IcebergTable:
-    """The Iceberg table in a folder, with write access. `load` comes first."""
+    """The Iceberg table in a folder, with write access. `load` comes first.
 
-    def __init__(self, folder: Folder, format_version: Format, place: TableOrigin) -> None:
+    spared_file: a metadata file that is needed although it is old; "" for none.
+    """
+
+    def __init__(
+        self, folder: Folder, format_version: Format, place: TableOrigin, spared_file: Callable[[], str] = lambda: ""
+    ) -> None:
         self.folder = folder
         self.metadata: TableMetadata | None = None
         """As of the last load or commit; None if there is no table."""
         self._format = format_version
         self._place = place
+        self._spared_file = spared_file
         self._number = 0
         self._pointer = 0
         """The commit that readers find."""
@@ -309,7 +315,8 @@ class IcebergTable:
             self.write_pointer()
             if number > _OLD_METADATA and number % _DELETED_AT_ONCE == 0:
                 last = number - _OLD_METADATA
-                folder.delete(metadata_name(old) for old in range(max(1, last - 2 * _DELETED_AT_ONCE), last + 1))
+                names = map(metadata_name, range(max(1, last - 2 * _DELETED_AT_ONCE), last + 1))
+                folder.delete({*names} - {self._spared_file()})
 
     def _check_newest(self) -> None:
         """Raises OtherWriterError if the table is gone, or far ahead: the number of an old commit may be free again."""

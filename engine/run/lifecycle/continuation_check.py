@@ -65,7 +65,7 @@ def _catalog(spec: Spec, directory: Directory, tables: list[Table]) -> list[Chec
     state = Ledger(directory.ledger).state
     owner = Owner(uuid.uuid4().hex) if state is None else state.owner
     assert isinstance(destination, PublishesFormats), "one that has a catalog does"
-    look = partial(map_parallel, partial(destination.check_formats, owner), tables)
+    look = partial(destination.check_formats, owner, tables)
     why = "Tables are registered there, after each commit."
     return [_tried(look, "catalog", f"{spec.sink.catalog.place} takes the tables", why)]
 

@@ -1,17 +1,18 @@
 """Threads that publish the other formats of a destination's tables, right after their Delta commits.
 
 It keeps no essential state: what it has not published, the Delta logs still have (`iceberg_copy`). A table whose
-metadata cannot be written is tried again after a pause; the Delta table and all other tables are not affected.
+metadata cannot be written is tried again after a pause; the Delta table and all other tables are not affected. Another
+one, with threads of its own, tells the catalog (`registration`).
 """
 
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
 from engine.destination.capabilities import FormatState
-from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.destination_protocol import Guard
 
 _AT_ONCE = 8
@@ -23,12 +24,40 @@ _IDLE_S = 60.0
 _FINISH_S = 60.0
 
 
+class Publication(Protocol):
+    """A table in another format, or in a catalog: `IcebergCopy`, `Registration`."""
+
+    @property
+    def place(self) -> str:
+        """Where it is. It identifies the publication."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether its table is dropped: another one of that place may follow."""
+
+    @property
+    def published_version(self) -> int:
+        """The version of the Delta table that its readers see, as of the last look; -1 for none."""
+
+    def catch_up(self, at_least: int = -1) -> int:
+        """Publish what it lacks. at_least: a version that the Delta log has. Returns how many versions."""
+
+    def rest(self) -> None:
+        """Drop from memory what the next call can read again."""
+
+    def take_foreign_commits(self) -> list[str]:
+        """What other programs have done to it since the last call."""
+
+
+P = TypeVar("P", bound=Publication)
+
+
 @dataclass
-class _Follower:
-    """A table's copy, and how far it is."""
+class _Follower(Generic[P]):
+    """A table's publication, and how far it is."""
 
     table: str
-    copy: IcebergCopy
+    copy: P
     waits_since_s: float | None = None
     """When the oldest commit was made that may not be published (`clock.monotonic_s`)."""
     notes: int = 0
@@ -47,30 +76,33 @@ class _Follower:
     pause_s: float = _RETRY_S
 
 
-class FormatPublisher:
+class FormatPublisher(Generic[P]):
     """guard: called before something is written. Several threads may use it."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._followers: dict[str, _Follower] = {}
+        self._followers: dict[str, _Follower[P]] = {}
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._is_held = False
 
-    def copy_of(self, table: str, copy: IcebergCopy) -> IcebergCopy:
-        """The one copy of a Delta table. copy: which it is if there is none yet."""
+    def copy_of(self, table: str, copy: P) -> P:
+        """The one publication of a table. copy: which it is if there is none yet."""
         with self._changed:
-            return self._followers.setdefault(copy.folder.url, _Follower(table, copy)).copy
+            if (follower := self._followers.get(copy.place)) is None or follower.copy.is_dropped:
+                follower = self._followers[copy.place] = _Follower(table, copy)
+            return follower.copy
 
-    def forget(self, copy: IcebergCopy) -> None:
-        """Follow a Delta table no more, which is dropped."""
+    def forget(self, copy: P) -> None:
+        """Follow a table no more, which is dropped."""
         with self._changed:
-            self._followers.pop(copy.folder.url, None)
+            if (follower := self._followers.get(copy.place)) is not None and follower.copy is copy:
+                del self._followers[copy.place]
 
-    def note(self, copy: IcebergCopy, version: int = -1) -> None:
+    def note(self, copy: P, version: int = -1) -> None:
         """Publish soon what the Delta table has got. version: its newest one, if that is known."""
         with self._changed:
-            follower = self._followers.get(copy.folder.url)
+            follower = self._followers.get(copy.place)
             if follower is None or follower.copy is not copy:
                 return  # it is dropped
             follower.notes += 1
@@ -96,7 +128,7 @@ class FormatPublisher:
             states = [
                 FormatState(
                     one.table,
-                    one.copy.folder.url,
+                    one.copy.place,
                     one.copy.published_version,
                     self._waits_s(one),
                     one.failure,
@@ -109,20 +141,20 @@ class FormatPublisher:
                 one.foreign_commits = []
             return states
 
-    def is_published(self, copy: IcebergCopy) -> bool:
+    def is_published(self, copy: P) -> bool:
         """Whether nothing waits for a copy."""
         with self._changed:
-            follower = self._followers.get(copy.folder.url)
+            follower = self._followers.get(copy.place)
             return follower is not None and follower.waits_since_s is None
 
-    def waits_s(self, copies: Iterable[IcebergCopy]) -> float:
+    def waits_s(self, copies: Iterable[P]) -> float:
         """For how many seconds the oldest commit waits that one of these lacks."""
         with self._changed:
-            followers = (self._followers.get(copy.folder.url) for copy in copies)
+            followers = (self._followers.get(copy.place) for copy in copies)
             return max((self._waits_s(one) for one in followers if one is not None), default=0.0)
 
     @staticmethod
-    def _waits_s(follower: _Follower) -> float:
+    def _waits_s(follower: _Follower[P]) -> float:
         return 0.0 if follower.waits_since_s is None else clock.monotonic_s() - follower.waits_since_s
 
     def _has_work(self) -> bool:
@@ -146,13 +178,14 @@ class FormatPublisher:
                 follower.is_running = False
                 self._changed.notify_all()
 
-    def _next(self) -> _Follower | None:
+    def _next(self) -> _Follower[P] | None:
         """The table that has waited longest and may be published; else one to be dropped from memory."""
         now_s = clock.monotonic_s()
         free = [one for one in self._followers.values() if not one.is_running and one.due_s <= now_s]
         waiting = [one for one in free if one.waits_since_s is not None]
         if waiting:
-            return min(waiting, key=lambda one: one.waits_since_s or 0.0)
+            # Those that fail, perhaps slowly, keep no other one waiting.
+            return min(waiting, key=lambda one: max(one.due_s, one.waits_since_s or 0.0))
         return next((one for one in free if one.published_s and one.published_s < now_s - _IDLE_S), None)
 
     def _pause_s(self) -> float:
@@ -160,7 +193,7 @@ class FormatPublisher:
         waiting = (one for one in self._followers.values() if one.waits_since_s is not None and not one.is_running)
         return max(0.05, min((one.due_s - now_s for one in waiting), default=_IDLE_S))
 
-    def _publish(self, follower: _Follower) -> None:
+    def _publish(self, follower: _Follower[P]) -> None:
         since_s, notes = clock.monotonic_s(), follower.notes
         try:
             self._guard()
@@ -184,3 +217,5 @@ class FormatPublisher:
                 follower.due_s = since_s + _BATCH_S
                 follower.published_s = clock.monotonic_s()
                 follower.waits_since_s = None if follower.notes == notes else since_s
+                if follower.copy.is_dropped:
+                    self._followers.pop(follower.copy.place, None)

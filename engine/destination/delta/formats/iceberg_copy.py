@@ -10,7 +10,7 @@ changed a commit, and where files of a version in between are gone.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,7 @@ from engine.destination.delta.formats.version_changes import (
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.destination_protocol import Guard, no_guard
-from engine.destination.iceberg.catalogs.catalog_protocol import CatalogTable
+from engine.destination.iceberg.catalogs.catalog_protocol import PublishedMetadata
 from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
@@ -53,8 +53,9 @@ def iceberg_folder(delta_folder: Folder) -> Folder:
 class IcebergCopy:
     """The Iceberg metadata of the Delta table in a folder.
 
-    ledger: its identifier. sort_columns: of the data files. guard: called before files are deleted. registered: the
-    table in a catalog; None without one.
+    ledger: its identifier. sort_columns: of the data files. guard: called before files are deleted. on_commit: called
+    after each commit to the Iceberg table, with the newest version of the Delta table in it. spared_file: a metadata
+    file that a catalog names; "" for none.
     """
 
     def __init__(
@@ -64,7 +65,8 @@ class IcebergCopy:
         format_version: Format,
         sort_columns: Sequence[str],
         guard: Guard = no_guard,
-        registered: CatalogTable | None = None,
+        on_commit: Callable[[int], None] = lambda _: None,
+        spared_file: Callable[[], str] = lambda: "",
     ) -> None:
         self.folder = iceberg_folder(delta_folder)
         self._delta_folder = delta_folder
@@ -72,12 +74,13 @@ class IcebergCopy:
         self._format = format_version
         self._sort_columns = sort_columns
         self._guard = guard
-        self._registered = registered
+        self._on_commit = on_commit
+        self._spared_file = spared_file
         self._compares = False
         """Whether the next version is compared with what the newest snapshot has."""
         self._begins_again = False
         """Whether the snapshots are to be forgotten."""
-        self._is_dropped = False
+        self.is_dropped = False
         self._lock = threading.RLock()
         self._table: IcebergTable | None = None
         self._unneeded = UnneededFiles(self.folder / "metadata")
@@ -85,6 +88,11 @@ class IcebergCopy:
         self._foreign_commits: list[str] = []
         self._position: tuple[int, str] | None = None
         """The version that was looked at last, and the digest of its commit; it has no snapshot if nothing changed."""
+
+    @property
+    def place(self) -> str:
+        """Its folder."""
+        return self.folder.url
 
     @property
     def published_version(self) -> int:
@@ -104,28 +112,21 @@ class IcebergCopy:
             return commits
 
     def catch_up(self, at_least: int = -1) -> int:
-        """Publish the versions that have no snapshot yet, in order, and tell the catalog. Returns how many.
+        """Publish the versions that have no snapshot yet, in order. Returns how many.
 
         at_least: a version that the Delta log has. Raises DestinationError, SpecError or an error of the store.
         """
         with self._lock:
-            if self._is_dropped:
+            if self.is_dropped:
                 return 0
             try:
                 count = self._caught_up(at_least)
             except BaseException:
                 self._forget()  # nobody knows what was done
                 raise
-            self._tell_catalog()
+            if count:
+                self._on_commit(self.published_version)
             return count
-
-    def _tell_catalog(self) -> None:
-        """Make the catalog have the newest snapshots. Raises DestinationError or SpecError."""
-        table = self._table
-        if self._registered is None or table is None or table.metadata is None or table.metadata.newest is None:
-            return
-        if foreign := self._registered.follow(table.metadata, table.metadata_uri):
-            self._foreign_commits.append(foreign)
 
     def _caught_up(self, at_least: int) -> int:
         count = 0
@@ -171,6 +172,17 @@ class IcebergCopy:
                 missing += not commit_of(version, content).changes_nothing
         return position, missing, "" if position is None else table.metadata_uri
 
+    def published(self) -> PublishedMetadata | None:
+        """What readers of the folder see; None if nothing is published, or another program has committed there."""
+        with self._lock:
+            table = self._table
+            if table is None:
+                table = self.open_again()
+            metadata = table.metadata
+            if metadata is None or table.version is None or metadata.properties.get(LEDGER) != self._ledger:
+                return None
+            return PublishedMetadata(metadata, table.metadata_uri, self.folder)
+
     def open_again(self) -> IcebergTable:
         """The Iceberg table as another process finds it. Writes nothing. Raises DestinationError."""
         table = IcebergTable(self.folder, self._format, TableOrigin({}))
@@ -190,7 +202,7 @@ class IcebergCopy:
             try:
                 expired = self._table.expire(before_ms, oldest_version)
                 if expired:
-                    self._tell_catalog()
+                    self._on_commit(self.published_version)
                 self._table.delete_unneeded(self._unneeded, self._guard)
             except OtherWriterError:
                 self._forget()
@@ -204,7 +216,7 @@ class IcebergCopy:
     def drop(self) -> None:
         """Delete the Iceberg metadata, if it belongs to the ledger, and publish nothing more."""
         with self._lock:
-            self._is_dropped = True
+            self.is_dropped = True
             self._forget()
             if not (self.folder / "metadata").is_there or is_table(self.folder):
                 return
@@ -212,13 +224,9 @@ class IcebergCopy:
             with suppress(DestinationError):  # nobody can read it, and the table that it is of goes
                 table.load()
             if table.metadata is None or table.metadata.properties.get(LEDGER) == self._ledger:
-                if self._registered is not None:
-                    self._registered.drop()
                 drop(self.folder)
 
     def _forget(self) -> None:
-        if self._registered is not None:
-            self._registered.forget()
         self._table = None
         self._position = None
 
@@ -268,7 +276,7 @@ class IcebergCopy:
             raise _not_ours(self.folder)
         identity = str(open_table(self._delta_folder).metadata().id)
         place = TableOrigin({LEDGER: self._ledger, TABLE: identity}, self._sort_columns)
-        table = IcebergTable(self.folder, self._format, place)
+        table = IcebergTable(self.folder, self._format, place, self._spared_file)
         table.load()
         metadata = table.metadata
         if metadata is not None:

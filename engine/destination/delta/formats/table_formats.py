@@ -11,7 +11,8 @@ from engine.decode.schema import Table
 from engine.destination.capabilities import CatalogEntry, FormatAgreement, PublishedFormat
 from engine.destination.delta.formats.format_publisher import FormatPublisher
 from engine.destination.delta.formats.iceberg_comparison import compare
-from engine.destination.delta.formats.iceberg_copy import IcebergCopy, iceberg_folder
+from engine.destination.delta.formats.iceberg_copy import IcebergCopy
+from engine.destination.delta.formats.registration import Registration
 from engine.destination.destination_protocol import Guard
 from engine.destination.iceberg.catalogs.catalog_protocol import CatalogName, CatalogTable, IcebergCatalog
 from engine.destination.iceberg.manifest_files import Format
@@ -26,6 +27,8 @@ class NamedCatalog:
 
     catalog: IcebergCatalog
     settings: CatalogSettings
+    publisher: FormatPublisher[Registration]
+    """Tells it of commits."""
 
 
 class TableFormats:
@@ -36,7 +39,7 @@ class TableFormats:
 
     def __init__(
         self,
-        publisher: FormatPublisher,
+        publisher: FormatPublisher[IcebergCopy],
         table: Table,
         ledger: str,
         iceberg: Format,
@@ -50,42 +53,72 @@ class TableFormats:
         self._guard = guard
         self._catalog = catalog
         self._copies: dict[Folder, IcebergCopy] = {}
-        self._registered: dict[Folder, CatalogTable] = {}
+        self._registrations: dict[Folder, Registration] = {}
         self._unexpired_since_s: float | None = None
         """Since when snapshots could not be expired (`clock.monotonic_s`)."""
 
     def follow(self, folder: Folder, sort_columns: Sequence[str] = ()) -> Callable[[int], None]:
         """Publish the Delta table in a folder. Returns what is to be called after each commit to it."""
-        registered = None
-        if self._catalog is not None:
-            registered = self._registered[folder] = self._in_catalog(self._catalog, folder)
-        copy = IcebergCopy(folder, self._ledger, self.iceberg, sort_columns, self._guard, registered)
-        self._copies[folder] = self._publisher.copy_of(self._table.full_name, copy)
-        return partial(self._publisher.note, self._copies[folder])
+        copy = IcebergCopy(
+            folder,
+            self._ledger,
+            self.iceberg,
+            sort_columns,
+            self._guard,
+            partial(self._note_commit, folder),
+            partial(self._named_file, folder),
+        )
+        copy = self._copies[folder] = self._publisher.copy_of(self._table.full_name, copy)
+        if (catalog := self._catalog) is not None:
+            suffix = CHANGES if folder.name.endswith(CHANGES) else ""
+            name = CatalogName(catalog.settings.namespace_of(self._table.database), f"{self._table.name}{suffix}")
+            registered = catalog.catalog.table(name, self._ledger, copy.folder)
+            registration = Registration(copy, registered, catalog.settings.place)
+            self._registrations[folder] = catalog.publisher.copy_of(self._table.full_name, registration)
+        return partial(self._publisher.note, copy)
 
-    def _in_catalog(self, catalog: NamedCatalog, folder: Folder) -> CatalogTable:
-        suffix = CHANGES if folder.name.endswith(CHANGES) else ""
-        name = CatalogName(catalog.settings.namespace_of(self._table.database), f"{self._table.name}{suffix}")
-        return catalog.catalog.table(name, self._ledger, iceberg_folder(folder))
+    def _named_file(self, folder: Folder) -> str:
+        registration = self._registrations.get(folder)
+        return "" if registration is None else registration.registered.named_file
+
+    def _note_commit(self, folder: Folder, version: int) -> None:
+        """Tell the catalog soon of a commit to the Iceberg table."""
+        if self._catalog is not None and (registration := self._registrations.get(folder)) is not None:
+            self._catalog.publisher.note(registration, version)
+
+    @property
+    def catalog(self) -> str:
+        """What the catalog is called, and the tables in it; "" without one."""
+        places = sorted(one.place for one in self._registrations.values())
+        return " ".join(places)
 
     def check(self) -> None:
         """Whether they can be registered. Writes nothing. Raises DestinationError or SpecError."""
-        for registered in self._registered.values():
-            registered.check()
+        for registration in self._registrations.values():
+            registration.registered.check()
+
+    def names_in_catalog(self) -> list[CatalogName]:
+        """Their names in the catalog."""
+        return [registration.registered.name for registration in self._registrations.values()]
 
     def note_all(self, versions: Mapping[Folder, int]) -> None:
         """Publish soon what they lack. versions: the newest ones, as far as they are known."""
         for folder, copy in self._copies.items():
             self._publisher.note(copy, versions.get(folder, -1))
+            self._note_commit(folder, -1)
 
     @property
     def are_published(self) -> bool:
-        """Whether they lack nothing."""
-        return all(self._publisher.is_published(copy) for copy in self._copies.values())
+        """Whether they lack nothing, in a catalog too."""
+        in_folders = all(self._publisher.is_published(copy) for copy in self._copies.values())
+        return in_folders and (
+            self._catalog is None or all(map(self._catalog.publisher.is_published, self._registrations.values()))
+        )
 
     def may_vacuum(self, retention: timedelta) -> bool:
         """Whether a VACUUM need not wait for what is being published: it has lacked that for the retention at most."""
-        return self.are_published or self._publisher.waits_s(self._copies.values()) > retention.total_seconds()
+        waits_s = self._publisher.waits_s(self._copies.values())
+        return not waits_s or waits_s > retention.total_seconds()
 
     def expire(self, retention: timedelta, oldest_versions: Mapping[Folder, int]) -> None:
         """Expire what a VACUUM may take files from (`IcebergCopy.expire`).
@@ -107,7 +140,7 @@ class TableFormats:
         """What readers of Iceberg see of the Delta table in a folder, read again."""
         copy = self._copies[folder]
         version, missing_versions, pointer = copy.read_published()
-        catalog = None if (registered := self._registered.get(folder)) is None else _entry(registered)
+        catalog = None if (one := self._registrations.get(folder)) is None else _entry(one.registered)
         return PublishedFormat(
             f"Iceberg v{self.iceberg}", folder.url, copy.folder.url, pointer, version, missing_versions, catalog
         )
@@ -119,15 +152,20 @@ class TableFormats:
         return FormatAgreement(f"Iceberg v{self.iceberg}", copy.folder.url, *comparison)
 
     def drop(self) -> None:
-        """Delete the metadata of all of them."""
+        """Delete the metadata of all of them, and soon their entries in the catalog."""
         for copy in self._copies.values():
             self._publisher.forget(copy)
             copy.drop()
+        for registration in self._registrations.values():
+            if self._catalog is not None:
+                registration.is_dropped = True
+                self._catalog.publisher.note(registration)
 
 
 def _entry(registered: CatalogTable) -> CatalogEntry:
     """What a catalog has of a table, asked now."""
+    name = registered.name
     try:
-        return CatalogEntry(str(registered.name), registered.newest_version())
+        return CatalogEntry(name.namespace, name.table, registered.newest_version())
     except TidemarkError as error:
-        return CatalogEntry(str(registered.name), None, error.message)
+        return CatalogEntry(name.namespace, name.table, None, error.message)

@@ -32,6 +32,8 @@ COMMIT = "tidemark.commit"
 """The key of a summary with the digest of the Delta commit."""
 _OURS = "Tidemark/"
 _OUR_NOTES = "tidemark."
+_LONGEST_NOTE = 300
+"""The most characters of a note in a snapshot: a GTID set may be long. Delta's commit has it whole."""
 _WHOLE = ("RESTORE", "FSCK")
 """Our operations whose commits do not list every change: a file that a rollback brings back may have been in the
 table before, with other deletes, and a repair removes a file under one of two deletion vectors."""
@@ -212,7 +214,9 @@ def _summary(commit: DeltaCommit, ledger: str) -> dict[str, str]:
     """Where a snapshot comes from: the commit, the epochs and the term in it, and where they end in the source."""
     own = [(app, number) for app, number in commit.transactions.items() if app.startswith(f"tidemark-{ledger}")]
     kinds = {f"tidemark.{kind}": str(number) for kind in _KINDS for app, number in own if app.endswith(f"-{kind}")}
-    return {COMMIT: commit.digest, **kinds, **commit.notes}
+    # Each commit of Iceberg writes the summaries of all snapshots.
+    notes = {key: text for key, text in commit.notes.items() if len(text) <= _LONGEST_NOTE}
+    return {COMMIT: commit.digest, **kinds, **notes}
 
 
 def _uri(folder: Folder, name: str) -> str:

@@ -3,7 +3,6 @@
 Source: Apache Iceberg, "REST Catalog Open API"; RFC 6749, "Client Credentials Grant".
 """
 
-import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,9 @@ from engine.destination.iceberg.catalogs.catalog_protocol import CatalogError, C
 from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.secrets import secret
 
-_TIMEOUT_S = 20.0
+_TIMEOUT = httpx.Timeout(20.0, connect=5.0)
+_REST_S = 5.0
+"""How long nobody asks a catalog that did not answer: many tables would wait for it one after the other."""
 _EARLY_S = 60.0
 """How long before its end a token is fetched again."""
 _REFUSED = (401, 403, 419)
@@ -27,6 +28,9 @@ _DETAIL = (
     "It is tried again every half minute. Readers of the catalog see the last commit that it has; those that read by "
     "path, and readers of the Delta table, see all."
 )
+
+
+_REACH = "Check that it runs, and that this host reaches it."
 
 
 class _Settings(BaseModel):
@@ -52,11 +56,20 @@ class _ErrorAnswer(BaseModel):
     error: _Error = _Error()
 
 
+class _Current(BaseModel):
+    snapshot: int | None = Field(None, alias="current-snapshot-id")
+
+
 class TableAnswer(BaseModel):
     """A table in the catalog."""
 
     metadata_location: str | None = Field(None, alias="metadata-location")
     metadata: dict[str, Any]
+
+    @property
+    def current_snapshot(self) -> int | None:
+        """The identifier of the newest snapshot; None without one."""
+        return _Current.model_validate(self.metadata).snapshot
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ class Answer:
     @property
     def is_good(self) -> bool:
         """Whether the catalog did what it was asked for."""
-        return self.status < 400
+        return 200 <= self.status < 300
 
     @property
     def names_nothing(self) -> bool:
@@ -94,13 +107,15 @@ class RestClient:
 
     def __init__(self, settings: CatalogSettings) -> None:
         self._settings = settings
-        self._http = httpx.Client(timeout=_TIMEOUT_S, follow_redirects=False)
+        self._http = httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
         weakref.finalize(self, self._http.close)
-        self._lock = threading.Lock()
         self._base_path = ""
         """The path that all others begin with; empty if it is not known yet."""
         self._token = ""
         self._token_ends_s = 0.0
+        self._rests_until_s = 0.0
+        self._silence = ""
+        """Why it did not answer last."""
 
     def namespaces_path(self) -> str:
         """Of the namespaces."""
@@ -119,23 +134,24 @@ class RestClient:
     ) -> Answer:
         """The answer to a request with credentials.
 
-        accepts: statuses of 400 and more that are no errors. Raises CatalogError for all others, and if there is no
+        accepts: statuses other than success that are no errors. Raises CatalogError for all others, and if there is no
         answer.
         """
         answer = self._send(method, path, body)
         if answer.status == 401:
-            with self._lock:
-                self._token = ""  # it may have ended early
+            self._token = ""  # it may have ended early
             answer = self._send(method, path, body)
         if answer.is_good or answer.status in accepts:
             return answer
+        if 300 <= answer.status < 400:
+            raise self.error(f"sends requests elsewhere (HTTP {answer.status})", "Set sink.catalog.uri to that place.")
         if answer.status in _REFUSED:
-            raise self._error(
+            raise self.error(
                 f"refuses the credentials (HTTP {answer.status}): {answer.message}",
                 "Check the token, or the client and its secret, and what they may do there: create namespaces, and "
                 "create, register, change and drop tables.",
             )
-        raise self._error(f"refuses a request (HTTP {answer.status}): {answer.message}", "See the catalog's log.")
+        raise self.error(f"refuses a request (HTTP {answer.status}): {answer.message}", "See the catalog's log.")
 
     def _base(self) -> str:
         """The path that all others begin with, which the catalog's configuration may extend."""
@@ -146,7 +162,7 @@ class RestClient:
             try:
                 configuration = _Configuration.model_validate_json(answer.content)
             except ValidationError:
-                raise self._error(
+                raise self.error(
                     "is no Iceberg REST catalog: its configuration cannot be read",
                     "Check sink.catalog.uri: it is the URL before /v1.",
                 ) from None
@@ -158,26 +174,27 @@ class RestClient:
         return self._answer(method, f"{self._settings.uri}{path}", self._authorization(), json=body)
 
     def _answer(self, method: str, url: str, headers: dict[str, str], **content: Any) -> Answer:
+        if clock.monotonic_s() < self._rests_until_s:
+            raise self.error(f"does not answer: {self._silence}", _REACH)
         try:
             response = self._http.request(method, url, headers=headers, **content)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise self._error(
-                f"does not answer: {redact(str(error)) or type(error).__name__}",
-                "Check that it runs, and that this host reaches it.",
-            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            self._silence = redact(str(error)) or type(error).__name__
+            self._rests_until_s = clock.monotonic_s() + _REST_S
+            raise self.error(f"does not answer: {self._silence}", _REACH) from error
         return Answer(response.status_code, response.content)
 
-    def _error(self, what: str, hint: str) -> CatalogError:
+    def error(self, what: str, hint: str) -> CatalogError:
+        """The error of a catalog that does not do what it is asked for. what: the rest of the sentence."""
         return CatalogError(f"The Iceberg REST catalog {self._settings.uri} {what}", detail=_DETAIL, hint=hint)
 
     def _authorization(self) -> dict[str, str]:
         settings = self._settings
         token = secret("sink.catalog.token", settings.token_env, settings.token_file)
         if settings.client_id is not None:
-            with self._lock:
-                if not self._token or clock.monotonic_s() > self._token_ends_s:
-                    self._token = self._fetched_token(settings.client_id)
-                token = self._token
+            token = self._token
+            if not token or clock.monotonic_s() > self._token_ends_s:
+                token = self._token = self._fetched_token(settings.client_id)
         return {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
 
     def _fetched_token(self, client_id: str) -> str:
@@ -196,7 +213,7 @@ class RestClient:
         try:
             token = _TokenAnswer.model_validate_json(answer.content)
         except ValidationError:
-            raise self._error(
+            raise self.error(
                 f"gives no token (HTTP {answer.status} from {url}): {answer.message}",
                 "Check sink.catalog.client_id, its secret, scope and oauth2_server_uri.",
             ) from None

@@ -56,7 +56,7 @@ def test_a_row_says_what_the_catalog_has(entries: list[tuple[int | None, str]], 
     """The worse of the mirror and the change log."""
     formats = [
         PublishedFormat(
-            "Iceberg v3", "/lake/d/a", "/lake/d/a__iceberg", "", own, 0, CatalogEntry("d.a", version, fault)
+            "Iceberg v3", "/lake/d/a", "/lake/d/a__iceberg", "", own, 0, CatalogEntry("d", "a", version, fault)
         )
         for own, (version, fault) in zip((7, 3), entries, strict=True)
     ]

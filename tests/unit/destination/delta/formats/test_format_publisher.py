@@ -14,14 +14,14 @@ from tests.unit.destination.lake import Lake
 from tests.unit.destination.support import wait_for
 
 
-def followed(lake: Lake, publisher: FormatPublisher) -> IcebergCopy:
+def followed(lake: Lake, publisher: FormatPublisher[IcebergCopy]) -> IcebergCopy:
     """The copy of a mirror."""
     return publisher.copy_of("d.t", IcebergCopy(lake.pair.mirror.folder, "l", 3, ("id",)))
 
 
 def test_commits_are_published_by_the_end(tmp_path: Path) -> None:
     """`finish` waits for all that was noted; a table has one copy."""
-    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher(lambda: 1)
+    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher[IcebergCopy](lambda: 1)
     copy = followed(lake, publisher)
     assert followed(lake, publisher) is copy
     for n in range(5):
@@ -38,7 +38,7 @@ def test_commits_are_published_by_the_end(tmp_path: Path) -> None:
 def test_a_failure_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`finish` does not wait for what fails."""
     monkeypatch.setattr(format_publisher, "_RETRY_S", 0.05)
-    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher(lambda: 1)
+    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher[IcebergCopy](lambda: 1)
     copy = followed(lake, publisher)
     path_of(copy.folder).write_text("in the way")
     publisher.note(copy)
@@ -58,7 +58,7 @@ def test_a_fenced_runner_publishes_nothing_more(tmp_path: Path) -> None:
     def guard() -> int:
         raise PipelineHeldError("Another runner holds the pipeline.")
 
-    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher(guard)
+    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher[IcebergCopy](guard)
     copy = followed(lake, publisher)
     publisher.note(copy)
     publisher.finish()
@@ -67,7 +67,7 @@ def test_a_fenced_runner_publishes_nothing_more(tmp_path: Path) -> None:
 
 def test_a_dropped_table_is_followed_no_more(tmp_path: Path) -> None:
     """A late note is ignored."""
-    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher(lambda: 1)
+    lake, publisher = Lake(tmp_path, "merge_on_read"), FormatPublisher[IcebergCopy](lambda: 1)
     copy = followed(lake, publisher)
     publisher.note(copy)
     publisher.finish()

@@ -381,7 +381,7 @@ def test_versions_whose_files_are_gone_are_passed_over(tmp_path: Path, iceberg: 
 class PublishedLake(Lake):
     """A lake whose pair publishes its formats."""
 
-    publisher: FormatPublisher
+    publisher: FormatPublisher[IcebergCopy]
 
     def opened(self) -> TablePair:
         """With formats."""
@@ -392,7 +392,7 @@ class PublishedLake(Lake):
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublishedLake:
     """A table with its formats."""
-    monkeypatch.setattr(PublishedLake, "publisher", FormatPublisher(lambda: 1), raising=False)
+    monkeypatch.setattr(PublishedLake, "publisher", FormatPublisher[IcebergCopy](lambda: 1), raising=False)
     lake = PublishedLake(tmp_path, "merge_on_read")
     lake.copy({key: key for key in range(50)})
     PublishedLake.publisher.finish()
