@@ -27,7 +27,7 @@ from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import Destination, StoredState
+from engine.destination.destination_protocol import CHANGES, Destination, StoredState
 from engine.destination.fence import Term, is_known_term
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import Owner, State, TableState
@@ -149,6 +149,8 @@ def _fault(
         return ""
     kind, epoch = next(iter(behind.items()))
     applied_through = min(look.applied_epochs.get(kind, -1) for kind in behind)
+    if CHANGES not in behind:  # of what was before its resnapshot, a mirror needs nothing
+        applied_through = max(applied_through, _last_resnapshot(records, name) - 1)
     older = f"it has {kind} through epoch {look.applied_epochs.get(kind, -1)}, the ledger knows of {epoch}"
     records = [record for record in records if record.only is None or name in record.only]
     if not _contiguous(records, applied_through, max(behind.values())):
@@ -160,13 +162,18 @@ def _fault(
     return f"{older}; {missing}" if missing else ""
 
 
+def _last_resnapshot(records: Sequence[EpochRecord], name: str) -> int:
+    """The epoch with which a table's newest resnapshot began; 0 if none of these epochs did."""
+    return max((one.epoch for one in records if name in one.tables and one.tables[name].resnapshot), default=0)
+
+
 def _missing_files(landing: Landing, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
     """Which of the readers' files are gone or damaged; "" if none is."""
     try:
         check_files(landing.chunks(table), chunks)
         check_files(landing.changes(table), changes)
     except MissingFilesError as error:
-        return error.message
+        return error.message.rstrip(".")
     return ""
 
 

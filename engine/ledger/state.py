@@ -340,8 +340,12 @@ def _joined(planned: Planned) -> TableState:
 
 
 def _resnapshotted(table: TableState, switch: Switch) -> TableState:
+    has_other_places = bool(switch.table.get("key")) != bool(table.table.get("key"))
+    # A table without a key has its chunks in the change log: a new mirror has none of them.
+    applied = {kind: epoch for kind, epoch in table.applied.items() if kind == "changes" or not has_other_places}
     return replace(
         table,
+        applied=applied,
         table=switch.table,
         plan=switch.plan,
         coverage=EMPTY if switch.since else unsplit_table(plan_from_dict(switch.plan)),

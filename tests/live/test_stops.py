@@ -5,6 +5,8 @@ import shutil
 import signal
 from contextlib import closing
 
+import pytest
+
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline, Runner
@@ -202,3 +204,30 @@ def test_a_table_that_resnapshots_itself_again_and_again_stops(
 def streamed(pipeline: Pipeline) -> int:
     """How often the table began to stream."""
     return sum(event["state"] == "streaming" for event in pipeline.events("table.state"))
+
+
+@pytest.mark.parametrize("ends", ["stopped", "killed"])
+def test_a_table_that_gets_a_key_is_copied_through_restarts(
+    server: Server, database: str, new_pipeline: PipelineFactory, ends: str
+) -> None:
+    """The new mirror is empty until its copy is complete, and the chunks before were in the change log."""
+    server.execute(f"CREATE TABLE {database}.t (x INT, y VARCHAR(30))")
+    for start in range(0, 2000, 500):
+        server.execute(f"INSERT INTO {database}.t VALUES {', '.join(f'({n}, 0)' for n in range(start, start + 500))}")
+    pipeline = new_pipeline(server, database, chunk_rows=100, poll=0.2, merge=0.3)
+    runner = pipeline.start_streaming()
+    server.execute(f"INSERT INTO {database}.t VALUES (-1, 'q')")
+    assert pipeline.command("throttle", "max_rows_per_s=300").returncode == 0
+    server.execute(f"ALTER TABLE {database}.t ADD COLUMN pk INT AUTO_INCREMENT PRIMARY KEY")
+    pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
+    if ends == "killed":
+        runner.kill()
+        runner.wait()
+    else:
+        assert pipeline.command("stop").returncode == 0
+        assert runner.wait() == 0
+    assert pipeline.command("throttle", "max_rows_per_s=1000000").returncode == 0
+    check = pipeline.command("check")
+    assert check.returncode == 0, check.stdout
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))

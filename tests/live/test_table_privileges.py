@@ -77,10 +77,19 @@ def test_a_redump_of_a_table_that_the_account_may_not_read_waits_for_the_grant(
     pipeline.wait_for(lambda: _unmet(pipeline), runner)
     assert "SELECT is missing on d.t" in _unmet(pipeline)[0]["message"]
     assert fix in _unmet(pipeline)[0]["hint"]
+    server.execute("ALTER TABLE d.t ADD COLUMN w INT DEFAULT 5")
+    pipeline.wait_for(lambda: _state(pipeline) == "stopped", runner)
+    assert pipeline.command("check").returncode == 3, "a table that waits for the grant is still looked at"
     server.execute(fix)
+    pipeline.wait_for(lambda: _state(pipeline) == "streaming", runner)
     pipeline.wait_for(lambda: not _unmet(pipeline), runner)
     pipeline.finish(runner)
     assert pipeline.command("check").returncode == 0
+
+
+def _state(pipeline: Pipeline) -> str:
+    """The state of the table now."""
+    return str(next(one["state"] for one in pipeline.status()["tables"] if one["table"] == "d.t"))
 
 
 def _unmet(pipeline: Pipeline) -> list[dict[str, Any]]:

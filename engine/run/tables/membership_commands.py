@@ -107,8 +107,8 @@ def members_of(state: State | None) -> Membership:
 
 
 def streamed_tables(state: State) -> list[TableName]:
-    """The tables that are copied or streamed: all but the stopped ones."""
-    tables = (table_from_dict(table.table) for table in state.tables.values() if not table.stopped)
+    """The tables that are copied or streamed, or will be once the account may read them again."""
+    tables = (table_from_dict(table.table) for table in state.tables.values() if table.due or not table.stopped)
     return [(table.database, table.name) for table in tables]
 
 
