@@ -384,7 +384,8 @@ class ActiveAlerts:
     def _source(self, event: PreflightPassed | SourceBack) -> Iterator[AlertNotice]:
         is_new = isinstance(event, PreflightPassed)  # it may read all tables
         for name in [name for name in self.standing if name[0] in OUTAGES.values() and (is_new or name[1] is None)]:
-            yield from self._clear(name, "The source can be reached again.", None)
+            text = "The source can be reached again." if name[1] is None else f"A new run tries to read {name[1]}."
+            yield from self._clear(name, text, None)
 
     def _away(self, event: SourceAway | StoreAway) -> Iterator[AlertNotice]:
         kind, others, text, replaced = outage_alert(event)

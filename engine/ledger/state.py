@@ -339,8 +339,12 @@ def _joined(planned: Planned) -> TableState:
     )
 
 
+_KEY = "key"
+"""Of a table's description: its columns."""
+
+
 def _resnapshotted(table: TableState, switch: Switch) -> TableState:
-    has_other_places = bool(switch.table.get("key")) != bool(table.table.get("key"))
+    has_other_places = bool(switch.table.get(_KEY)) != bool(table.table.get(_KEY))
     # A table without a key has its chunks in the change log: a new mirror has none of them.
     applied = {kind: epoch for kind, epoch in table.applied.items() if kind == "changes" or not has_other_places}
     return replace(

@@ -157,3 +157,23 @@ def _send(pipeline: Pipeline, runner: Runner, *words: str) -> None:
     sent = pipeline.command(*words)
     assert sent.returncode == 0, sent.stderr
     pipeline.wait_for(lambda: len(pipeline.events("command.done")) > done, runner)
+
+
+@on("mysql")
+def test_a_status_variable_that_the_source_has_not_is_named(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """By `check`, with the nearest one, and by an alert of a run, which reads no chunk."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1), (2)")
+    pipeline = new_pipeline(server, database, more="[throttle]\nmax_load = { Thread_running = 1000 }\n")
+    check = pipeline.command("check", "--json")
+    assert check.returncode == 3, check.stdout
+    (fix,) = [one["fix"] for one in json.loads(check.stdout)["checks"] if one["name"] == "throttle"]
+    assert fix == "The nearest is Threads_running."
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: any(a["kind"] == "helper_failed" for a in pipeline.status()["alerts"]), runner)
+    assert pipeline.command("throttle", "max_load.Threads_running=1000").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["phase"] == "streaming", runner)
+    pipeline.wait_for(lambda: not any(a["kind"] == "helper_failed" for a in pipeline.status()["alerts"]), runner)
+    pipeline.finish(runner)

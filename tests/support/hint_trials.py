@@ -94,6 +94,8 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "destination/iceberg/catalogs/sql_catalog.py::SqlCatalog._error": (1, OUTSIDE),
     "destination/iceberg/catalogs/sql_catalog.py::_SqlTable.follow": (1, INPUT),
     "spec/secrets.py::secret": (1, INPUT),
+    "run/snapshot/throttle.py::_unknown_variables": (1, INPUT),
+    "source/status_variables.py::check_status_variables": (2, INPUT),
     "explore/reading.py::opened": (1, INPUT),
     "run/monitors/progress.py::ProgressEvents.show": (1, WAIT),
     "destination/delta/log/deletion_vectors.py::_unreadable": (

@@ -195,7 +195,7 @@ class LakeTable:
                 f"The destination {self.folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
                 hint="If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
-                "then add the table again.",
+                "then try again.",
             )
 
     def drop(self) -> None:

@@ -168,7 +168,7 @@ class ParquetTable:
                 f"The destination {self._folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
                 hint="If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
-                "then add the table again.",
+                "then try again.",
             )
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:

@@ -33,6 +33,7 @@ from engine.run.tables.table_commands import everything, to_add, to_replace
 from engine.source.connect import Endpoint, open_connection
 from engine.source.hidden_tables import check_hidden
 from engine.source.preflight import Check, Preflight
+from engine.source.status_variables import check_status_variables
 from engine.spec.settings import Spec
 
 
@@ -45,7 +46,15 @@ def check_all(spec: Spec, directory: Directory, endpoint: Endpoint, preflight: P
     if destination.outcome == "ok":
         checks += check_continuation(spec, directory, endpoint, preflight)
         checks += _catalog(spec, directory, preflight.tables)
-    return [*checks, *_select(directory, endpoint)]
+    return [*checks, *_select(directory, endpoint), *_load_variables(spec, endpoint)]
+
+
+def _load_variables(spec: Spec, endpoint: Endpoint) -> list[Check]:
+    names = [*spec.throttle.max_load, *spec.throttle.critical_load]
+    if not names:
+        return []
+    with closing(open_connection(endpoint)) as connection:
+        return [check_status_variables(connection, names)]
 
 
 def _select(directory: Directory, endpoint: Endpoint) -> list[Check]:

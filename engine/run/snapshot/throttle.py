@@ -9,12 +9,12 @@ seconds of polls within the limits.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from engine.base import clock
-from engine.base.errors import TidemarkError
+from engine.base.errors import SpecError, TidemarkError
 from engine.pipeline.helpers import Helpers
 from engine.plan.speed import owed_s
 from engine.run.commands.heartbeat import Activity
@@ -118,6 +118,15 @@ class ReadPace:
         return min(1.0, rate / usual_rows_per_s) if rate else 1.0
 
 
+def _unknown_variables(names: Sequence[str]) -> SpecError:
+    return SpecError(
+        f"The source has no status variable {', '.join(names)}, so its load is not known.",
+        detail="No chunk is read, as if the load was too high. Changes are read as ever.",
+        hint="Correct the name: in [throttle] of the spec, and now by "
+        "tidemark throttle SPEC max_load.Threads_running=50",
+    )
+
+
 def too_much(status: dict[str, float], limits: dict[str, float]) -> str:
     """Which status variables exceed their limits, as text; "" if none does."""
     over = [f"{name} is {status[name]:g} (limit {limit:g})" for name, limit in limits.items() if status[name] > limit]
@@ -176,6 +185,8 @@ class Health:
         """The values of the last polls: status variables, and the lag of replicas in seconds, by `host:port`."""
         self._connections: dict[str, Connection] = {}
         self._was_critical = False
+        self._unknown: list[str] = []
+        """The status variables of the settings that the source does not have."""
         self._lag_reason = ""
         self._lag_at_s = 0.0
         self._hold = Hold()
@@ -196,13 +207,17 @@ class Health:
                 self._helpers.failed("health", error)
                 pause_s = _SLOW_INTERVAL_S
             else:
-                self._helpers.succeeded("health")
+                if self._unknown:
+                    self._helpers.failed("health", _unknown_variables(self._unknown))
+                else:
+                    self._helpers.succeeded("health")
         for name in list(self._connections):
             self._forget(name)
 
     def _look(self) -> float:
         """Poll once. Returns the seconds until the next poll."""
         settings = self._pace.settings
+        self._unknown = []
         if not (settings.max_load or settings.critical_load or settings.replicas):
             self.reason = ""
             self._was_critical = False
@@ -232,8 +247,9 @@ class Health:
             return None
         lags = {name: lag for name, lag in self.loads.items() if name in settings.replicas}
         self.loads = {**status, **lags}
-        if unknown := [name for name in names if name not in status]:
-            return f"the source has no status variable {', '.join(unknown)}"
+        self._unknown = [name for name in names if name not in status]
+        if self._unknown:
+            return f"the source has no status variable {', '.join(self._unknown)}"
         critical = too_much(status, settings.critical_load)
         if critical and not self._was_critical:
             self._critical(f"critical load: {critical}")
