@@ -382,10 +382,10 @@ class ActiveAlerts:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
     def _source(self, event: PreflightPassed | SourceBack) -> Iterator[AlertNotice]:
-        is_new = isinstance(event, PreflightPassed)  # it may read all tables
-        for name in [name for name in self.standing if name[0] in OUTAGES.values() and (is_new or name[1] is None)]:
-            text = "The source can be reached again." if name[1] is None else f"A new run tries to read {name[1]}."
-            yield from self._clear(name, text, None)
+        names = [name for name in self.standing if name[0] in OUTAGES.values()]
+        for kind, table in names if isinstance(event, PreflightPassed) else [one for one in names if one[1] is None]:
+            text = f"A new run tries to read {table}." if table else "The source can be reached again."
+            yield from self._clear((kind, table), text, None)
 
     def _away(self, event: SourceAway | StoreAway) -> Iterator[AlertNotice]:
         kind, others, text, replaced = outage_alert(event)
