@@ -1,7 +1,6 @@
-"""Computes the active alerts from the journal's events. Pure: the caller passes the time.
+"""Computes the active alerts (`alerting/__init__.py` lists them) from the journal's events. Pure: time is passed.
 
 Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
-The list of alerts is in `alerting/__init__.py`.
 
 An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive
 a run (`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a
