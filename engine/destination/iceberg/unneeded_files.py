@@ -26,6 +26,8 @@ class UnneededFiles:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._since_s: dict[str, float] = {}
+        self._needed: dict[int, set[str]] = {}
+        """By snapshot that follows a missing one, the files that it needs."""
 
     def delete(self, metadata: TableMetadata, check: Callable[[], bool]) -> int:
         """Delete what has been unneeded for an hour. Returns how many files.
@@ -46,7 +48,8 @@ class UnneededFiles:
             return []
         attempts = {attempt_of(one.manifest_list) for one in snapshots}
         sequences = [one.sequence for one in snapshots]
-        needed = {0: self._needed_by(snapshots[0])}
+        needed = {one.id: self._needed[one.id] for one in snapshots[1:] if one.id in self._needed}
+        self._needed = {snapshots[0].id: self._needed_by(snapshots[0]), **needed}
 
         def is_needed(name: str, sequence: int) -> bool:
             if attempt_of(name) in attempts:
@@ -54,9 +57,10 @@ class UnneededFiles:
             following = bisect_left(sequences, sequence)
             if following == len(sequences) or sequences[following] == sequence:
                 return False  # an attempt that came too late
-            if following not in needed:
-                needed[following] = self._needed_by(snapshots[following])
-            return name in needed[following]
+            snapshot = snapshots[following]
+            if snapshot.id not in self._needed:
+                self._needed[snapshot.id] = self._needed_by(snapshot)
+            return name in self._needed[snapshot.id]
 
         return [
             entry.name
