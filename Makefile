@@ -34,7 +34,7 @@ soak: setup classes ## All tests at full depth: many hours
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit $(TOGETHER) --timeout 14400
 	TIDEMARK_SOAK=1 TIDEMARK_MARIADB=11.8 $(PYTHON) -m pytest $(TOGETHER) -k mariadb --timeout 14400
 
-check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, about a minute
+check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, some minutes
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
