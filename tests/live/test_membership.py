@@ -169,7 +169,7 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
     write_deltalake(str(pipeline.mirror("taken")), pa.table({"id": [1]}))
     for name, why in (
         ("d.nothing", "no table d.nothing"),
-        ("d.seen", "no table d.seen"),
+        ("d.seen", "is a view"),
         ("d.taken", "exists already"),
         ("d.odd", "_tm_"),
     ):
