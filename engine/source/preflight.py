@@ -404,8 +404,8 @@ def _key(table: Table) -> Check:
     good = bool(table.key)
     actual = ", ".join(table.key) or "none"
     why = "Without a key, changes cannot be applied to a mirror. The table is one chunk, and has only a change log."
-    add = f"ALTER TABLE {quote(table.database, table.name)} ADD"
-    fix = f"{add} PRIMARY KEY (…); or, if it has one on a prefix of a column: {add} UNIQUE KEY (…);"
+    why += " A key on a prefix of a column is none: use ADD UNIQUE KEY of whole columns." * (not good)
+    fix = f"ALTER TABLE {quote(table.database, table.name)} ADD PRIMARY KEY (…);"
     expected = "a primary key, or a unique key without nullable columns; of whole columns"
     return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, "" if good else fix)
 
