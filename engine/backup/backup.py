@@ -262,18 +262,22 @@ def _state_in(files: Mapping[str, bytes]) -> State | None:
 
 
 def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
-    """Whether the copied files include every epoch that a table lacks."""
+    """Whether the copied files include every epoch that a table lacks.
+
+    A kind of commit has its place in the mirror or in the change log. That of a time when the table had no key, or had
+    one, is older.
+    """
     epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
     for name, versions in tables.items():
-        for _, transactions in versions.values():
-            for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
-                applied = next((n for app, n in transactions.items() if app.endswith(f"-{kind}")), None)
-                if (
-                    applied is not None
-                    and applied < recorded
-                    and not all(n in epochs for n in range(applied + 1, recorded + 1))
-                ):
-                    return False
+        for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
+            numbers = [
+                number
+                for _, transactions in versions.values()
+                for app, number in transactions.items()
+                if app.endswith(f"-{kind}")
+            ]
+            if numbers and not epochs.issuperset(range(max(numbers) + 1, recorded + 1)):
+                return False
     return True
 
 

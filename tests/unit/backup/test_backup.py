@@ -6,10 +6,12 @@ A restore brings both back, and the pipeline continues from there.
 import json
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from engine.backup.backup import restore, write_backup
+from engine.backup.backup import _is_complete, restore, write_backup
 from engine.base.errors import DestinationError, SpecError
 from engine.destination.delta.destination import DeltaDestination
 from engine.ledger.store import Ledger
@@ -165,3 +167,17 @@ def test_what_is_no_backup_of_this_pipeline_is_refused(tmp_path: Path) -> None:
         restore(spec.model_copy(update={"name": "other"}), directory, tmp_path / "b.zip")
     with pytest.raises(SpecError, match="no ledger yet"):
         write_backup(spec, Directory(tmp_path / "empty"), tmp_path / "c.zip")
+
+
+def test_chunks_of_a_time_without_a_key_are_no_lack() -> None:
+    """They stand in the change log for ever, and the newer ones in the mirror. What both lack must be in the backup."""
+    state: Any = SimpleNamespace(tables={"d.t": SimpleNamespace(applied={"chunks": 9, "changes": 12})})
+    files = {"epoch-00000012.json": b""}
+
+    def tables(chunks: int) -> dict[str, Any]:
+        changes = {"tidemark-l-chunks": 1, "tidemark-l-changes": 12}
+        return {"d.t": {"t": (5, {"tidemark-l-chunks": chunks}), "t__changes": (7, changes)}}
+
+    assert _is_complete(files, tables(9), state)
+    assert not _is_complete(files, tables(8), state)
+    assert _is_complete({**files, "epoch-00000009.json": b""}, tables(8), state)
