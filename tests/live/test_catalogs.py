@@ -4,6 +4,7 @@ import random
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -319,6 +320,21 @@ def test_a_table_whose_folder_was_deleted_is_registered_again(world: World) -> N
     world.lake.change([(1, 2)])
     again = world.copy()
     again.catch_up()
+    world.assert_equal()
+
+
+def test_a_catalog_file_that_was_deleted_begins_again(tmp_path: Path) -> None:
+    """SQLite writes to the deleted file, or refuses to, until it is opened again."""
+    lake, file = Lake(tmp_path, "merge_on_read"), tmp_path / "catalog.db"
+    lake.copy({1: 1})
+    world = World(lake, CatalogSettings(type="sql", uri=f"sqlite:///{file}"), 3)
+    copy = world.copy()
+    copy.catch_up()
+    file.unlink()
+    lake.change([(1, 2)])
+    with suppress(CatalogError):
+        copy.catch_up()
+    copy.catch_up()
     world.assert_equal()
 
 

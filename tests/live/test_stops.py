@@ -231,3 +231,8 @@ def test_a_table_that_gets_a_key_is_copied_through_restarts(
     assert check.returncode == 0, check.stdout
     pipeline.run("caught-up")
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+    for verb in ("backup", "restore"):
+        done = pipeline.command(verb, str(pipeline.folder / "backup.zip"))
+        assert done.returncode == 0, done.stdout + done.stderr
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))

@@ -111,6 +111,10 @@ class SqlCatalog:
         except TidemarkError:
             raise
         except (SQLAlchemyError, RuntimeError, OSError) as error:
+            with self._lock:  # the database may be another one when it is asked again: its file was deleted
+                self._has_tables = False
+                if self._engine is not None:
+                    self._engine.dispose()
             raise self._error(error) from error
 
     def _new_engine(self) -> Engine:
