@@ -199,10 +199,9 @@ def test_a_lost_answer_is_no_other_program(world: World, monkeypatch: pytest.Mon
     world.assert_equal()
 
 
+@pytest.mark.parametrize("world", ["rest-2", "sqlite-2"], indirect=True)
 def test_another_program_changes_the_table_through_the_catalog(world: World) -> None:
-    """It is named, and the next commit makes the table equal again."""
-    if world.format == 3:
-        pytest.skip("pyiceberg writes no v3")
+    """It is named, and the next commit makes the table equal again. pyiceberg writes v2 alone."""
     copy = world.copy()
     copy.catch_up()
     world.reader().load_table(str(NAME)).delete("id = 5")

@@ -1,4 +1,4 @@
-"""Tells a catalog of the commits of an Iceberg table, apart from what publishes the table in its folder.
+"""Commits an Iceberg table to a catalog, apart from what publishes the table in its folder.
 
 A catalog that is away, slow or refuses a table delays its own readers alone: no commit, merge or vacuum waits for it.
 It keeps no essential state: what the catalog lacks, the table's folder has.
@@ -18,7 +18,7 @@ class Registration:
         self.place = f"{registered.name} in {catalog}"
         self.registered = registered
         self.published_version = -1
-        """The version of the Delta table that the catalog was told of last; -1 for none."""
+        """The version of the Delta table in the last commit to the catalog; -1 for none."""
         self.is_dropped = False
         self._copy = copy
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Registration:
         return commits
 
     def catch_up(self, at_least: int = -1) -> int:
-        """Tell the catalog of what it lacks, or that the table is dropped. Raises DestinationError or SpecError.
+        """Commit what the catalog lacks, or drop the table there. Raises DestinationError or SpecError.
 
         at_least: unused, since each commit to the folder is followed by a call.
         """

@@ -28,7 +28,7 @@ class NamedCatalog:
     catalog: IcebergCatalog
     settings: CatalogSettings
     publisher: FormatPublisher[Registration]
-    """Tells it of commits."""
+    """Commits tables to it."""
 
 
 class TableFormats:
@@ -82,7 +82,7 @@ class TableFormats:
         return "" if registration is None else registration.registered.named_file
 
     def _note_commit(self, folder: Folder, version: int) -> None:
-        """Tell the catalog soon of a commit to the Iceberg table."""
+        """Commit the Iceberg table to the catalog soon."""
         if self._catalog is not None and (registration := self._registrations.get(folder)) is not None:
             self._catalog.publisher.note(registration, version)
 

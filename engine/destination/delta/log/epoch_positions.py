@@ -1,7 +1,7 @@
 """Where the newest epochs end in the binlog: each Delta commit names that of its epoch (`commitInfo.userMetadata`).
 
-It is for people and other programs: nothing here reads it. After a restart the ledger's epochs are told again, so only
-a merge of epochs that were told long ago has none.
+It is for people and other programs: nothing here reads it. After a restart the ledger's epochs are noted again, so only
+a merge of epochs that are older than the noted ones has none.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _MOST = 1000
 
 
 class EpochPositions:
-    """Those that a destination was told. Several threads may use it."""
+    """The ends of a destination's newest epochs. Several threads may use it."""
 
     def __init__(self) -> None:
         self._ends: dict[int, EpochEnd] = {}

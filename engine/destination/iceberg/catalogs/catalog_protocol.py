@@ -49,7 +49,7 @@ class PublishedMetadata:
 
 
 class CatalogError(DestinationError):
-    """A catalog could not be told of a commit. The table in its folder, and the Delta table beside it, have it."""
+    """A catalog did not take a commit. The table in its folder, and the Delta table beside it, have it."""
 
 
 class CatalogTable(Protocol):
@@ -73,7 +73,7 @@ class CatalogTable(Protocol):
         """Make it have the snapshots of the newest metadata file.
 
         MUST be idempotent: an answer may have been lost, and a killed runner's successor calls it again. MUST NOT go
-        back, when another runner has told of a later commit. MUST leave a table alone that is not ours, however late
+        back, when another runner has registered a later commit. MUST leave a table alone that is not ours, however late
         that shows. Returns what another program has done to the table since the last call, as a phrase; "" if nothing.
         Raises CatalogError, and SpecError for a table that is not ours.
         """

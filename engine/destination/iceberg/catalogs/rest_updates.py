@@ -26,7 +26,7 @@ def requirements_of(stored: TableMetadata) -> list[dict[str, Any]]:
 
 
 def is_later(stored: TableMetadata, metadata: TableMetadata) -> bool:
-    """Whether another runner has told the catalog of a later commit to the same table."""
+    """Whether the catalog has a later commit of another runner to the same table."""
     numbers = [one.properties.get(NUMBER, "") for one in (stored, metadata)]
     if stored.uuid != metadata.uuid or not all(map(str.isdecimal, numbers)):
         return False

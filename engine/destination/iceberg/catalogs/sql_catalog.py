@@ -236,7 +236,7 @@ class _SqlTable:
         return location
 
     def _is_later(self, before: str, published: PublishedMetadata) -> bool:
-        """Whether another runner has told of a later commit, which is there: a deleted folder begins again at 1."""
+        """Whether it is a later commit of another runner, which is there: a deleted folder begins again at 1."""
         return self._number(before) > published.number and published.has(self._number(before))
 
     def _number(self, location: str) -> int:
