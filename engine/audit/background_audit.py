@@ -4,10 +4,10 @@ Once per `verify.audit`, the runner audits a random part of the change logs (`au
 
 The audit is a process of its own, of low priority: its decoder is slow Python, and would take the runner's time. It is
 the command `audit --sample`. It ends with the runner, or by itself if the runner was killed; a paused pipeline ends it,
-and so does one that copies tables or waits for its source. An audit that was ended, or lost its source, is made again
-when the pipeline runs, after a rest that grows from one minute to ten. One that failed is reported as a failing helper
-until another one succeeds, and made again after ten minutes. So is one that loses its source over and over while the
-pipeline has it.
+and so does one that copies tables, works off a backlog, or waits for its source. An audit that was ended, or lost its
+source, is made again when the pipeline runs, after a rest that grows from one minute to ten. One that failed is
+reported as a failing helper until another one succeeds, and made again after ten minutes. So is one that loses its
+source over and over while the pipeline has it.
 
 A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or nothing
 can be proved any more: the server has purged it, another server has taken over, or the table was resnapshotted (perhaps

@@ -5,7 +5,7 @@ some ten thousand rows. Then it rests: so long that it reads for at most `verify
 together take about `verify.period`. A table whose mirror another program has changed, or that could not be read, does
 not wait for its turn. The first such change of a mirror ends the rest, too: later ones only once its rows are proved,
 so that a program which always writes does not keep the verifier reading. The verifier reads under the copy's throttle,
-and not while the pipeline is paused, copies tables, or waits for its source.
+and not while the pipeline is paused, copies tables, works off a backlog, or waits for its source.
 
 It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics
 know it.

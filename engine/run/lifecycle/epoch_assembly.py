@@ -181,10 +181,11 @@ class EpochAssembly:
         directory, journal, helpers = run.directory, run.journal, control.helpers
 
         def may_read() -> bool:
-            return control.state.running and self.state().copied and not control.away.now
+            held = control.away.now or lag.backlog.is_there
+            return control.state.running and self.state().copied and not held
 
         with (
-            closing(self._lag_monitor(source, coordinator)),
+            closing(self._lag_monitor(source, coordinator)) as lag,
             closing(
                 ContinuousVerifier(run.spec, directory, journal, helpers, may_read, few_connections=source.turns.few)
             ),
@@ -208,4 +209,5 @@ class EpochAssembly:
             source.turns,
             run.blocked.look,
             run.binlog,
+            run.spec.poll_interval_s,
         )

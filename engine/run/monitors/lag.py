@@ -40,6 +40,10 @@ _WINDOW = 300
 """Measurements in the percentiles: ten minutes."""
 _MOST_ENDS = 4096
 """Measured ends that are kept: two hours. Behind by more, the lag is that of the last transaction committed here."""
+_SMALL_LAG_S = 10.0
+"""The lag with which a backlog ends (`Backlog`)."""
+_LARGE_LAG_S = 60.0
+"""The lag with which one begins, besides the time between two epochs."""
 _SILENCE_S = 15.0
 """If the source leaves one of these small queries unanswered for this long, it is away."""
 
@@ -105,6 +109,23 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
     return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
 
 
+class Backlog:
+    """Whether the pipeline works off a backlog: since its start, or since its lag exceeded `behind_s`.
+
+    So it is until the lag is small. What can wait, such as verification in the background, then leaves it the processor:
+    it would decode the same backlog again.
+    """
+
+    def __init__(self, behind_s: float) -> None:
+        self._behind_s = behind_s
+        self.is_there = True
+
+    def observe(self, lag_s: float | None) -> None:
+        """Take a measured lag; an unknown one changes nothing."""
+        if lag_s is not None:
+            self.is_there = lag_s > (_SMALL_LAG_S if self.is_there else self._behind_s)
+
+
 @dataclass
 class _Measurements:
     """What the monitor keeps of its measurements."""
@@ -122,7 +143,7 @@ class LagMonitor:
 
     oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table
     (`Targets.oldest_mirror`). look: called with its connection after each measurement; it may close it
-    (`run.monitors.blocked_monitor`).
+    (`run.monitors.blocked_monitor`). poll_interval_s: the time between two epochs. backlog: as measured.
     """
 
     def __init__(
@@ -137,7 +158,9 @@ class LagMonitor:
         turns: Turns | None = None,
         look: Callable[[Connection], object] = lambda _: None,
         binlog: BinlogCheck | None = None,
+        poll_interval_s: float = 0.0,
     ) -> None:
+        self.backlog = Backlog(_LARGE_LAG_S + poll_interval_s)
         self._binlog = binlog or BinlogCheck()
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
         self._first_server_id = first_server_id
@@ -202,6 +225,7 @@ class LagMonitor:
         with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
             measured = self.measure(connection)
         self._journal.write(measured)
+        self.backlog.observe(measured.lag_s)
         with self._question(MEASURE_PATIENCE_S):
             self._look(connection)
         self._helpers.succeeded("monitor")

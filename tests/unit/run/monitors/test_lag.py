@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.run.monitors.lag import CommittedPosition, MeasuredEnds, lag
+from engine.run.monitors.lag import Backlog, CommittedPosition, MeasuredEnds, lag
 from engine.source.positions import Position
 
 FILES = {"b.000008": 1000, "b.000009": 900}
@@ -45,3 +45,13 @@ def test_an_unknown_end_changes_nothing() -> None:
     ends.measured(at(700), 1_011.0)
     ends.measured(at(4, "b.000001"), 1_012.0)
     assert ends.reached_s(at(4, "b.000001")) == 1_012.0
+
+
+def test_a_backlog_is_there_from_the_start_until_the_lag_is_small_and_again_when_it_is_large() -> None:
+    """A lag that varies around one limit does not let verification begin and end over and over."""
+    backlog = Backlog(behind_s=60.0)
+    seen = []
+    for lag_s in (None, 3000.0, 10.5, 10.0, 59.0, None, 60.0, 61.0, 30.0, 0.0):
+        backlog.observe(lag_s)
+        seen.append(backlog.is_there)
+    assert seen == [True, True, True, False, False, False, False, True, True, False]
