@@ -112,8 +112,8 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 class Backlog:
     """Whether the pipeline works off a backlog: since its start, or since its lag exceeded `behind_s`.
 
-    So it is until the lag is small. What can wait, such as verification in the background, then leaves it the processor:
-    it would decode the same backlog again.
+    So it is until the lag is small. Verification in the background, which would decode the same backlog again, waits
+    for that.
     """
 
     def __init__(self, behind_s: float) -> None:
