@@ -1,4 +1,4 @@
-"""The sections of the live page.
+"""The short sections of the live page, the overview with the list of tables among them.
 
 In each, the controls are outside of the autorefreshed part, and the numbers inside.
 """

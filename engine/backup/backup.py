@@ -63,9 +63,11 @@ class Backup:
     """`epoch` and `position` are those of the ledger in the backup."""
     tables: int
     """The number of tables in it."""
+    later_tables: tuple[str, ...] = ()
+    """Of a restored one: the tables that joined after it was made. They are in the way of their new copies."""
 
     def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "file": str(self.file)}
+        return {**vars(self), "file": str(self.file), "later_tables": list(self.later_tables)}
 
 
 def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
@@ -109,14 +111,31 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
         newest = destination.terms.newest(manifest["ledger"])
         number = max(newest.number if newest else 0, int(manifest["term"])) + 1
         _unpack_ledger(archive, new.folder)
+        replaced = _replaced_state(directory)
         state = _rolled_back(spec, new.folder, destination, manifest, number)
+        later_tables = _later_tables(destination, replaced, state)
         _unpack_others(archive, new.directory)
         # Verifications are about versions that are not the newest any more.
         shutil.rmtree(new.directory.verifications, ignore_errors=True)
         # Files that had left the tables are back, so their retention begins later.
         shutil.rmtree(new.directory.maintenance, ignore_errors=True)
         new.switch()
-    return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
+    return Backup(file, state.epoch, _position(state), len(manifest["tables"]), later_tables)
+
+
+def _replaced_state(directory: Directory) -> State | None:
+    """The state of the ledger that is set aside; None if there is none, or it is damaged."""
+    with suppress(LedgerError, OSError):
+        return Ledger(committed_ledger(directory)).state
+    return None
+
+
+def _later_tables(destination: Destination, replaced: State | None, restored: State) -> tuple[str, ...]:
+    """The tables whose files are still there, but which joined after the restored state."""
+    if replaced is None or replaced.ledger != restored.ledger:
+        return ()
+    later = {name: table for name, table in replaced.tables.items() if name not in restored.tables}
+    return tuple(_versions(destination, replace(replaced, tables=later), whole=True))
 
 
 def _keep(spec: Spec, state: State, tables: Mapping[str, Versions]) -> None:

@@ -1,11 +1,12 @@
 """`tidemark backup` and `tidemark restore`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine.base.wording import plural
+from engine.base.wording import listing, plural
 from engine.cli.command import JsonOption, SpecFile, app, guarded, opened, out, print_json
 
 
@@ -51,3 +52,13 @@ def restore(
     else:
         at = f"epoch {made.epoch}, position {made.position}"
         out.print(f"Restored {file}. The ledger is at {at}; the next run continues there.", markup=False)
+        if made.later_tables:
+            out.print(_later(made.later_tables, spec.sink.path), markup=False)
+
+
+def _later(tables: Sequence[str], lake: str | Path) -> str:
+    """What to do about tables that joined after a backup."""
+    return (
+        f"Joined after the backup, so not in the ledger any more: {listing(tables, 20)}. Move the folders of these "
+        f"tables out of {lake}, and the next run copies them again. Until then, they stop, and the others continue."
+    )

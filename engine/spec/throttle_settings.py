@@ -77,7 +77,9 @@ def throttle_changes(settings: Throttle, texts: Iterable[str], period: str = "")
         changes = tomllib.loads("\n".join(texts))
     except tomllib.TOMLDecodeError as error:
         raise SpecError(
-            f"The settings are not valid TOML: {error}.", hint="For example max_load.Threads_running=50"
+            f"The settings are not valid TOML: {error}.",
+            detail="Nothing was changed.",
+            hint="For example max_load.Threads_running=50, or, with quotes for the shell: 'hours=[\"22:00-06:00\"]'",
         ) from None
     throttled(settings, changes)
     end_of_throttle(period or None, clock.utc_now())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.destination.delta.folder_removal import drop
 from engine.destination.fence import TERMS
 from engine.explore import read
 from engine.spec.settings import load
@@ -36,6 +37,8 @@ def test_a_backup_is_put_back(server: Server, database: str, new_lake: LakeFacto
         refused = pipeline.command("restore", file)
         assert refused.returncode == 5, refused.stdout + refused.stderr
         epoch, committed = json.loads(made.stdout)["epoch"], load_.committed
+        server.execute(f"CREATE TABLE `{database}`.later (id INT PRIMARY KEY)")
+        pipeline.wait_for(lambda: _streams(pipeline, f"{database}.later"), runner)
         pipeline.wait_for(lambda: load_.committed > committed + 50 and _epoch(pipeline) > epoch + 3, runner)
         runner.send_signal(signal.SIGKILL)
         runner.wait()
@@ -44,6 +47,9 @@ def test_a_backup_is_put_back(server: Server, database: str, new_lake: LakeFacto
         restored = pipeline.command("restore", file, "--json")
         assert restored.returncode == 0, restored.stdout + restored.stderr
         assert json.loads(restored.stdout)["epoch"] <= epoch + 2
+        assert json.loads(restored.stdout)["later_tables"] == [f"{database}.later"]
+        for name in ("later", "later__changes"):  # as the text without --json says
+            drop(sink.folder / database / name)
         rows = rows_at(sink.folder / database / "orders__changes")["_tm_seq"].to_pylist()
         runner = pipeline.start_streaming(killed=True)
         committed = load_.committed
@@ -55,7 +61,12 @@ def test_a_backup_is_put_back(server: Server, database: str, new_lake: LakeFacto
     assert verified.returncode == 0, verified.stdout + verified.stderr
     log = rows_at(sink.folder / database / "orders__changes")["_tm_seq"].to_pylist()
     assert len(log) > len(rows)
+    assert_equal(source_table(server, database, "later"), read(pipeline.spec, f"{database}.later"))
     assert sorted(log) == list(range(min(log), max(log) + 1)), "each change is there once"
+
+
+def _streams(pipeline: Pipeline, table: str) -> bool:
+    return any(event["table"] == table and event["state"] == "streaming" for event in pipeline.events("table.state"))
 
 
 def _epoch(pipeline: Pipeline) -> int:

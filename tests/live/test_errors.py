@@ -169,6 +169,33 @@ def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Ser
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
 
 
+def test_a_dropped_table_without_a_key_needs_a_new_change_log(
+    pipeline: Pipeline, server: Server, database: str
+) -> None:
+    """The stop says so, and the alert says what is true after a resume; what they say ends it."""
+    make = f"CREATE TABLE `{database}`.k (v INT)"
+    server.execute(make)
+    pipeline.run("caught-up")
+    server.execute(f"DROP TABLE `{database}`.k")
+    assert pipeline.command("run", "--until", "caught-up").returncode == 1
+    new_log = f"tidemark remove-table SPEC --table {database}.k --drop and, once it is removed, tidemark add-table SPEC"
+    (alert,) = [one for one in pipeline.status()["alerts"] if one["kind"] == "table_stopped"]
+    assert "was dropped" in alert["message"]
+    assert new_log in alert["hint"]
+    server.execute(make)
+    server.execute(f"INSERT INTO `{database}`.k VALUES (7)")
+    assert pipeline.command("resume", "--table", f"{database}.k").returncode == 0
+    assert pipeline.command("run", "--until", "caught-up").returncode == 1
+    (alert,) = [one for one in pipeline.status()["alerts"] if one["kind"] == "table_stopped"]
+    assert "has no key, so it cannot be resnapshotted" in alert["message"]
+    assert new_log in alert["hint"]
+    for verb, more in (("remove-table", ["--drop"]), ("add-table", [])):
+        assert pipeline.command(verb, "--table", f"{database}.k", *more).returncode == 0
+        pipeline.run("caught-up")
+    assert lake_table(pipeline.folder / "lake" / database / "k__changes")["v"].to_pylist() == [7]
+    assert not [one for one in pipeline.status()["alerts"] if one["kind"] == "table_stopped"]
+
+
 def test_a_purged_position_ends_with_4(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:

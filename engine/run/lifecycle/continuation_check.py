@@ -162,5 +162,5 @@ def _tried(look: Callable[[], object], name: str, expected: str, why: str) -> Ch
     try:
         look()
     except TidemarkError as error:
-        return Check(name, "fail", expected, error.message, f"{why} {error.detail}", error.hint)
+        return Check(name, "fail", expected, error.message, error.detail or why, error.hint)
     return Check(name, "ok", expected, expected, why)

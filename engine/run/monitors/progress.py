@@ -16,7 +16,7 @@ class ProgressEvents:
     def __init__(self, activity: Activity, journal: Journal) -> None:
         self._activity = activity
         self._journal = journal
-        self._shown: dict[str, tuple[str, bool]] = {}
+        self._shown: dict[str, tuple[str, bool, str | None]] = {}
 
     def resumed(self, state: State) -> None:
         """Journal the chunks of earlier runs: a killed run may have committed an epoch without journaling it."""
@@ -30,14 +30,18 @@ class ProgressEvents:
         self._activity.planning = tuple(tables)
 
     def show(self, state: State) -> None:
-        """Journal changes of the phase and of each table's state (`status` uses the same words)."""
+        """Journal changes of the phase, and of each table's state and the reason of its stop.
+
+        `status` uses the same words.
+        """
         self._activity.phase = "streaming" if state.copied else "snapshot"
         for name, table in (*state.tables.items(), *state.removed.items()):
             stopped = table.stopped if table.state == "stopped" else None
             resnapshots_itself = stopped is not None and table.due is not None and _is_doubt(table.due)
-            if self._shown.get(name) != (table.state, resnapshots_itself):
-                self._shown[name] = (table.state, resnapshots_itself)
-                reason, hint = (stopped.message, stopped.hint) if stopped else (None, None)
+            reason, hint = (stopped.message, stopped.hint) if stopped else (None, None)
+            shown = (table.state, resnapshots_itself, reason)
+            if self._shown.get(name) != shown:
+                self._shown[name] = shown
                 hint = "Nothing: Tidemark resnapshots it at once." if resnapshots_itself else hint
                 self._journal.write(
                     TableStateChanged(

@@ -211,6 +211,11 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
             check_not_hidden(connection, before.database, before.name)
         kind = uncaptured_kind(connection, before.database, before.name)
         why, again = "was dropped or renamed", f"If a table of this name appears again, it {COMES_BACK}"
+        if not before.key:
+            again = (
+                f"If a table of this name with a key appears again, it {COMES_BACK}. "
+                f"If it has none, {_into_new_log(before.full_name)}"
+            )
         if kind:
             why = f"is a table of the kind {kind} now, which Tidemark does not capture"
             again = f"If it becomes an ordinary table again, it {COMES_BACK}"
