@@ -19,6 +19,7 @@ from engine.base.errors import ERRORS, TidemarkError
 from engine.base.exit_codes import EXIT_CODES, NEEDS_OPERATOR
 from engine.spec.alert_settings import Alerts, Route, TableAlerts
 from engine.spec.catalog_settings import CatalogSettings
+from engine.spec.kafka_settings import KafkaSettings
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.spec.sink_settings import Sink, SinkRules
@@ -36,6 +37,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "sink": Sink,
     'sink.tables."GLOB"': SinkRules,
     "sink.catalog": CatalogSettings,
+    "sink.kafka": KafkaSettings,
     "spark": Spark,
     "verify": Verify,
     "alerts": Alerts,

@@ -7,11 +7,12 @@ their words from `engine.journal.sentences`.
 
 A new kind is an entry in `alert_kinds.ALERTS`, a row at the same place of the table in docs/operations.md, a method in
 `alerts` with its event in `_HANDLERS` (and in `_OF_TABLES` if it is about a table), a line below, and, if it is
-critical, its name in `spec.alert_settings.CRITICAL` and in the list *Severities* of docs/operations.md. Its message is worded in `alerts`, or in `journal.sentences` if
-the event also stands in the journal. If only the source's administrator can end it, its name is in `_AT_THE_SOURCE` of
-`app.common.view.status_style` too; if the watchdog raises it, in `pipeline.active_alert.WATCHED_KINDS`. If its value is
-a time, its name is in `_DURATIONS` of `app.common.view.alert_list`; if a button ends it, that is in
-`app.alerts.alert_acts`. `ActiveAlerts` has a method for each event, so its number in `tests/unit/test_rooms.py` grows.
+critical, its name in `spec.alert_settings.CRITICAL` and in the list *Severities* of docs/operations.md. Its message is
+worded in `alerts`, or in `journal.sentences` if the event also stands in the journal. If only the source's
+administrator can end it, its name is in `_AT_THE_SOURCE` of `app.common.view.status_style` too; if the watchdog raises
+it, in `pipeline.active_alert.WATCHED_KINDS`. If its value is a time, its name is in `_DURATIONS` of
+`app.common.view.alert_list`; if a button ends it, that is in `app.alerts.alert_acts`. `ActiveAlerts` has a method for
+each event, so its number in `tests/unit/test_rooms.py` grows.
 
 `tests/unit/docs/test_alerts.py` fails while the page, the line below or the severity is missing. Nothing tests the
 other lists: they depend on what the alert is about.

@@ -48,6 +48,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from engine.base.redaction import redact
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.base.wording import listing
 
 _MOST_TABLES = 20
@@ -94,12 +95,12 @@ def trace_ending(text: str) -> str:
 
 def is_store_away(error: BaseException | None) -> bool:
     """Whether an error, or one of its causes, says that a store does not answer."""
-    return _says(error, (), _AWAY_TEXT, StoreUnreachableError)
+    return _says(error, (), _AWAY_TEXT, StoreUnreachableError, StoreAwayError)
 
 
 def is_store_refused(error: BaseException | None) -> bool:
     """Whether an error, or one of its causes, says that a store refuses the credentials."""
-    return _says(error, (), _REFUSED_TEXT, StoreRefusedError)
+    return _says(error, (), _REFUSED_TEXT, StoreRefusedError, StoreAccessError)
 
 
 def is_unwritable(error: BaseException | None) -> bool:
@@ -111,9 +112,9 @@ def _says(
     error: BaseException | None,
     numbers: Collection[int],
     text: re.Pattern[str],
-    kind: type[BaseException] | None = None,
+    *kinds: type[BaseException],
 ) -> bool:
-    """Whether an error, or one of its causes, has one of these numbers, such a text, or this class.
+    """Whether an error, or one of its causes, has one of these numbers, such a text, or one of these classes.
 
     Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an
     unsuppressed `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count:
@@ -122,7 +123,7 @@ def _says(
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if (kind is not None and isinstance(error, kind)) or getattr(error, "errno", None) in numbers:
+        if isinstance(error, kinds) or getattr(error, "errno", None) in numbers:
             return True
         foreign = not isinstance(error, TidemarkError) and not type(error).__module__.startswith("pymysql")
         if foreign and text.search(str(error)):

@@ -73,7 +73,7 @@ class Fence:
         Raises PipelineHeldError when another one has this term or a later one.
         """
         if max(self._numbers(), default=0) > term.number or not self._folder.create(_name(term.number), _text(term)):
-            raise _takeover_error(term, self.newest())
+            raise takeover_error(term, self.newest())
         self._term = term
         self.check()
         self._folder.delete(_name(number) for number in sorted(self._numbers())[:-_KEPT_TERMS])
@@ -86,7 +86,7 @@ class Fence:
         assert self._term is not None
         numbers = self._numbers(self._term.number)
         if self._term.number not in numbers or max(numbers) > self._term.number:
-            raise _takeover_error(self._term, self.newest())
+            raise takeover_error(self._term, self.newest())
         return self._term.number
 
     def release(self) -> None:
@@ -179,7 +179,8 @@ def _text(term: Term) -> bytes:
     return json.dumps({"format": FORMAT, **asdict(term)}, indent=1).encode()
 
 
-def _takeover_error(own: Term, newest: Term | None) -> PipelineHeldError:
+def takeover_error(own: Term, newest: Term | None) -> PipelineHeldError:
+    """The error of a runner whose term is not the newest one."""
     other = f"run {newest.run} on {newest.host} (pid {newest.pid})" if newest else "another runner"
     return PipelineHeldError(
         f"The pipeline was taken over by {other}; this run had term {own.number}.",

@@ -1,21 +1,35 @@
 """The kinds of destinations. This module alone knows them; all others know the protocol."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.destination.delta.destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
 from engine.destination.parquet.destination import ParquetDestination
 from engine.spec.sink_settings import Sink
 
+if TYPE_CHECKING:
+    from engine.capture.landing import Landing
+
 
 def further_destination(sink: Sink, first: Destination) -> Destination:
     """A further destination of a pipeline: it takes the files that readers put where the first one has them."""
+    if sink.type == "kafka":
+        return _kafka(sink, first.landing)
     assert sink.type == "parquet", "the spec allows no other"
     return ParquetDestination(sink, first.landing)
 
 
 def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> Destination:
     """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
+    if sink.type == "kafka":
+        return _kafka(sink)
     if sink.type == "parquet":
         return ParquetDestination(sink)
     return DeltaDestination(sink, notes, known_tables)
+
+
+def _kafka(sink: Sink, landing: "Landing | None" = None) -> Destination:
+    from engine.destination.kafka.destination import KafkaDestination  # loads librdkafka, which few pipelines need
+
+    return KafkaDestination(sink, landing)

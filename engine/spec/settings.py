@@ -293,6 +293,14 @@ class Spec(Section):
         check_further(value)
         return value
 
+    @model_validator(mode="after")
+    def _has_a_place_for_files(self) -> "Spec":
+        if self.sink.has_topics_alone:
+            raise ValueError(
+                "sink.path: missing; readers put their files there until they are sent. Name a folder or a bucket"
+            )
+        return self
+
     @field_validator("name")
     @classmethod
     def _named(cls, value: str) -> str:
@@ -424,6 +432,9 @@ def learn_secrets(spec: Spec) -> None:
     reads: list[Callable[[], object]] = [partial(password, spec.source), partial(mask_salt, spec)]
     if spec.sink.catalog is not None:
         reads += [partial(secret, "sink.catalog", *one) for one in spec.sink.catalog.secrets()]
+    for sink in (spec.sink, *spec.sinks):
+        if sink.kafka is not None:
+            reads += [partial(secret, "sink.kafka.password", *one) for one in sink.kafka.secrets()]
     reads += [partial(route_secret, name, route) for name, route in spec.alerts.all_routes().items()]
     for read in reads:
         with suppress(SpecError):  # the reference is broken, so there is nothing to hide

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from engine.base.errors import SpecError
 from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.globs import including, matches
+from engine.spec.kafka_settings import KafkaSettings
 from engine.spec.periods import period_s
 from engine.spec.section import Section
 from engine.spec.store_prices import StorePrices
@@ -39,6 +40,7 @@ OF_MIRRORS = (
     "changes_retention",
 )
 """The keys that say how mirrors and Delta tables are kept."""
+_OF_TOPICS = "kafka://"
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_\-./]")
 AUTO_BYTES = 16 << 20
 """`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
@@ -70,9 +72,10 @@ class SinkRules(Section):
 class Sink(Section):
     """The destination."""
 
-    type: Literal["delta", "parquet"] = "delta"
+    type: Literal["delta", "parquet", "kafka"] = "delta"
     """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
-    alone, as plain files ([Parquet](destinations.md#parquet))."""
+    alone, as plain files ([Parquet](destinations.md#parquet)). `kafka`: the change log alone, as messages
+    ([Kafka](kafka.md))."""
     name: str = ""
     """The name of a sink in `[[sinks]]`, by which status and alerts call it."""
     max_kept_bytes: int = Field(20 << 30, gt=0)
@@ -80,7 +83,8 @@ class Sink(Section):
     it is stopped, and the others continue."""
     path: Path | str
     """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)) or `az://container/lake`
-    ([Azure](azure.md)). A relative path is relative to the spec's folder."""
+    ([Azure](azure.md)). A relative path is relative to the spec's folder. Of `kafka`: where readers put files until
+    they are sent. A further sink of that type has no path."""
     endpoint: str | None = None
     """The URL of a store that speaks S3, or of an Azure account. By default `AWS_ENDPOINT_URL` or
     `AZURE_STORAGE_ENDPOINT` of the environment, else the provider's own."""
@@ -104,6 +108,8 @@ class Sink(Section):
     catalog: CatalogSettings | None = None
     """The Iceberg catalog in which the tables are registered ([Catalogs](iceberg.md#catalogs)). Without one, readers
     open them by their paths."""
+    kafka: KafkaSettings | None = None
+    """The brokers, topics and messages of `type = "kafka"`."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -126,6 +132,19 @@ class Sink(Section):
     `files_retention` all the same, and for seven days at most, for which Delta logs are kept."""
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_kafka(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        kafka = values.get("kafka")
+        if (kafka is not None) != (values.get("type") == "kafka"):
+            raise ValueError('[sink.kafka] belongs to type = "kafka", and names its servers')
+        place = "" if kafka is None else KafkaSettings.model_validate(kafka).place
+        if str(values.get("path", place)).startswith(_OF_TOPICS) and values.get("path", place) != place:
+            raise ValueError(f"path: {values['path']} is no folder and no bucket")
+        return {"path": place, **values} if place else values
 
     @model_validator(mode="after")
     def _of_delta_tables(self) -> Self:
@@ -173,7 +192,7 @@ class Sink(Section):
     def _place(cls, value: Any) -> Any:
         if not isinstance(value, str) or "://" not in value:
             return Path(value) if isinstance(value, str) else value
-        return bucket_url(value)
+        return value if value.startswith(_OF_TOPICS) else bucket_url(value)
 
     @model_validator(mode="after")
     def _of_buckets(self) -> Self:
@@ -189,12 +208,18 @@ class Sink(Section):
         """With a path that does not depend on the current folder. root: of relative paths."""
         path = self.path if self.local_path is None else root / self.local_path
         catalog = None if self.catalog is None else self.catalog.below(root)
-        return self.model_copy(update={"path": path, "catalog": catalog})
+        kafka = None if self.kafka is None else self.kafka.below(root)
+        return self.model_copy(update={"path": path, "catalog": catalog, "kafka": kafka})
 
     @property
     def is_bucket(self) -> bool:
         """Whether the place is in a bucket."""
-        return "path" in self.model_fields_set and isinstance(self.path, str)
+        return "path" in self.model_fields_set and isinstance(self.path, str) and not self.has_topics_alone
+
+    @property
+    def has_topics_alone(self) -> bool:
+        """Whether it is topics of Kafka without a folder for files, as a further sink has them."""
+        return str(self.path).startswith(_OF_TOPICS)
 
     @property
     def local_path(self) -> Path | None:

@@ -3,8 +3,8 @@
 continuous.py        the thread of the runner. It chooses the table and the parts that are compared next
 repair.py            redumps the rows that differ; `report.py` says what was found
 verifier.py          tables one by one; `scope` has the parts that a command or `continuous` asks for
-table_check.py       one table: quickly, exactly where rows differ, and once more if they still do. `catching_up` waits for
-                     a mirror that lacks committed changes, before it is called lagging
+table_check.py       one table: quickly, exactly where rows differ, and once more if they still do. `catching_up` waits
+                     for a mirror that lacks committed changes, before it is called lagging
 source_rows.py       the source's rows: by a plain SELECT first, then, where they differ, read as a chunk is
 settling.py          the mirror's rows, of the version that `mirror_at` chooses, read by the landing's `MirrorReader`
                      and brought to the chunk's position by the binlog (`SourceRows.changes`)

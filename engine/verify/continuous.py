@@ -1,12 +1,13 @@
 """Continuous verification: a thread of the runner that compares mirrors with the source all the time, gently.
 
 It takes the table whose comparison is the oldest, and of it the chunks that were compared longest ago: about 50 000
-rows, or a hundredth of the table if that is more. A table that is not compared by chunks, because its key has an order
-that only the server knows, is compared as a whole. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows
-together take about `verify.period`. A table whose mirror another program has changed, or that could not be read, does
-not wait for its turn. The first such change of a mirror ends the rest, too: later ones only once its rows are proved,
-so that a program which always writes does not keep the verifier reading. The verifier reads under the copy's throttle,
-and not while the pipeline is paused, copies tables, works off a backlog, or waits for its source.
+rows, or a hundredth of the table if that is more. A table that is not compared by chunks, because its key has an
+order that only the server knows, is compared as a whole. Then it rests: so long that it reads for at most
+`verify.share` of the time, and that all rows together take about `verify.period`. A table whose mirror another
+program has changed, or that could not be read, does not wait for its turn. The first such change of a mirror ends the
+rest, too: later ones only once its rows are proved, so that a program which always writes does not keep the verifier
+reading. The verifier reads under the copy's throttle, and not while the pipeline is paused, copies tables, works off
+a backlog, or waits for its source.
 
 It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics
 know it.

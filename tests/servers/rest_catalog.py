@@ -1,10 +1,9 @@
 """Iceberg's own REST catalog on this machine: the servlet of its tests, with a SQLite database behind it.
 
-The jars come from Maven through the Ivy that PySpark has, once per user. What Spark has already is taken from there.
+Its jars come from Maven. What Spark has already is taken from there.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,59 +11,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from tests.servers.cache import cache_folder, locked
+from tests.servers.maven import fetched_jars, spark_jars
 from tests.servers.server import free_port
 
 VERSION = "1.11.0"
 _JETTY, _SQLITE = "12.1.0", "3.50.3.0"
-_MODULES = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="tests" module="rest-catalog"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
+_DEPENDENCIES = f"""
     <dependency org="org.apache.iceberg" name="iceberg-core" rev="{VERSION}" conf="default->default">
       <artifact name="iceberg-core" type="jar"/>
       <artifact name="iceberg-core" type="test-jar" ext="jar" m:classifier="tests"/>
     </dependency>
     <dependency org="org.eclipse.jetty.ee10" name="jetty-ee10-servlet" rev="{_JETTY}" conf="default->default"/>
     <dependency org="org.xerial" name="sqlite-jdbc" rev="{_SQLITE}" conf="default->default"/>
-  </dependencies>
-</ivy-module>
 """
 _OF_SPARK = ("hadoop-client-api-*", "hadoop-client-runtime-*", "avro-1*", "jcl-over-slf4j-*", "py4j-*")
 _JAVA = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 
 
 def jars() -> Path:
-    """The folder of its jars, fetched once per user."""
-    folder = cache_folder() / f"iceberg-rest-{VERSION}"
-    with locked("iceberg-rest"):
-        if not folder.exists():
-            _fetch(folder)
-    return folder
-
-
-def _fetch(folder: Path) -> None:
-    beside = folder.with_name(".iceberg-rest")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    modules = beside / "ivy.xml"
-    modules.write_text(_MODULES)
-    (ivy,) = _spark_jars("ivy-*")
-    form = f"{beside}/[artifact](-[classifier])-[revision].[ext]"
-    command = ["java", "-jar", str(ivy), "-ivy", str(modules), "-retrieve", form, "-types", "jar", "test-jar"]
-    done = subprocess.run([*command, "-confs", "default"], capture_output=True, text=True, check=False)
-    if done.returncode or not (beside / f"iceberg-core-tests-{VERSION}.jar").exists():
-        raise RuntimeError(
-            f"The jars of Iceberg's REST catalog cannot be fetched: {(done.stdout + done.stderr)[-3000:]}"
-        )
-    beside.rename(folder)
-
-
-def _spark_jars(pattern: str) -> list[Path]:
-    return sorted((Path(pyspark.__file__).parent / "jars").glob(f"{pattern}.jar"))
+    """The folder of its jars."""
+    return fetched_jars(
+        f"iceberg-rest-{VERSION}", _DEPENDENCIES, f"iceberg-core-tests-{VERSION}.jar", ("jar", "test-jar")
+    )
 
 
 class RestServer:
@@ -111,7 +81,7 @@ def rest_server(folder: Path) -> Iterator[RestServer]:
 
 def _serve(folder: Path, port: int) -> None:
     """Run it in a JVM of its own until the input ends."""
-    others = [str(jar) for pattern in _OF_SPARK for jar in _spark_jars(pattern)]
+    others = [str(jar) for pattern in _OF_SPARK for jar in spark_jars(pattern)]
     gateway_port, token = launch_gateway(
         classpath=os.pathsep.join([f"{jars()}/*", *others]),
         javaopts=_JAVA,

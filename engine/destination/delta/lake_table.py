@@ -194,8 +194,8 @@ class LakeTable:
             raise SpecError(
                 f"The destination {self.folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
-                hint="This pipeline wrote it, before the table was removed or its ledger was restored. Move that folder "
-                "away, then try again."
+                hint="This pipeline wrote it, before the table was removed or its ledger was restored. Move that "
+                "folder away, then try again."
                 if self.is_ours
                 else "If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
                 "then try again.",

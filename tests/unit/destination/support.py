@@ -1,5 +1,6 @@
 """A table with a story of epochs, published to Delta by a publisher that may be killed."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -44,13 +45,20 @@ source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
 Found = TypeVar("Found")
-Kind = Literal["delta", "parquet"]
+Kind = Literal["delta", "parquet", "kafka"]
+BROKER = "TIDEMARK_TEST_KAFKA"
+"""The variable with the address of the tests' broker."""
 Rows = Sequence[tuple[Any, ...]]
 
 
 def lake_destination(folder: Path, known_tables: Path | None = None) -> DeltaDestination:
     """The destination of the pipeline in a folder, as a process opens it."""
     return DeltaDestination(Sink(path=folder / "lake"), folder / "maintenance", known_tables)
+
+
+def topic_rule(folder: Path) -> str:
+    """The rule for topics of a test, which has a broker with other tests."""
+    return f"{folder.name}.{{database}}.{{table}}"
 
 
 class World:
@@ -66,6 +74,10 @@ class World:
 
     def sink(self, merge_interval_s: float) -> Sink:
         lake = self._folder / "lake"
+        if self._kind == "kafka":
+            kafka = {"servers": os.environ[BROKER], "topic": topic_rule(self._folder)}
+            name = self._folder.name
+            return Sink.model_validate({"type": "kafka", "name": name, "path": lake, "kafka": kafka})
         if self._kind != "delta":
             return Sink(type=self._kind, path=lake, merge_interval_s=merge_interval_s)
         return Sink(path=lake, mirror=self._mode, merge_interval_s=merge_interval_s)

@@ -1,0 +1,15 @@
+"""The change logs of tables as messages in Kafka. Everything that a reader with `read_committed` sees is there once.
+
+destination           the destination; `table`: one captured table of it; `topics`: creates, finds and deletes topics
+epoch_transaction     the messages of an epoch, of all tables, in one transaction
+snapshot_messages     the rows of chunks, in transactions of bounded size
+state_topic           which epochs the topics have, and which runner may write: a compacted topic
+client                clients of librdkafka, and what their errors mean
+json_values           Arrow columns as JSON texts
+row_events            images in pairs: what happened to each row
+message_formats       events as messages: Debezium's, Canal's and Maxwell's JSON, changelog-json, plain rows
+
+An epoch is one transaction, and so is its number in the state topic: it is there with the messages, or not at all. The
+two producers of a pipeline have transactional identifiers of their own. A later runner's `init_transactions` ends what
+an earlier one has open, and fences it.
+"""

@@ -1,0 +1,282 @@
+"""The messages of all tables since the last `publish`, in one transaction of Kafka.
+
+`add` sends the messages of a part at once: they stay in the open transaction, which readers do not see. If anything
+goes wrong, the transaction is aborted, and the parts that were complete are sent again in the next one: their files are
+there until the epoch is published.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from engine.base import clock
+from engine.base.errors import PipelineHeldError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.destination.kafka.client import ANSWER_S, Clients, FencedError, explained
+from engine.destination.kafka.state_topic import encoded
+
+_STALL_S = 30.0
+"""So long may the queue of a producer be full before the brokers count as away."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]] | None = None
+
+
+class Part(Protocol):
+    """What one table gets: its messages, made again each time."""
+
+    @property
+    def topic(self) -> str: ...
+    def messages(self) -> Iterable[Message]: ...
+
+
+class TransactionalProducer:
+    """A producer with a transactional identifier, made anew after errors that it cannot survive. Not thread-safe.
+
+    check_term: raises PipelineHeldError if a later runner has taken over.
+    """
+
+    def __init__(self, clients: Clients, identity: str, check_term: Callable[[], object]) -> None:
+        self._clients = clients
+        self._identity = identity
+        self._check_term = check_term
+        self._producer: Producer | None = None
+        self._faults: list[tuple[Any, KafkaError]] = []
+        self.is_open = False
+        """Whether a transaction is open."""
+
+    @property
+    def servers(self) -> str:
+        """The brokers, for messages."""
+        return self._clients.settings.servers
+
+    def fence(self) -> None:
+        """End what earlier producers of this identity have open; they can commit nothing more."""
+        self._producer = None
+        self.is_open = False
+        with self._explaining():
+            self._ready()
+
+    def begin(self) -> None:
+        """Begin a transaction; an open one is aborted first."""
+        if self.is_open:
+            self.abort()
+        with self._explaining():
+            self._ready().begin_transaction()
+        self._faults.clear()
+        self.is_open = True
+
+    def _ready(self) -> Producer:
+        if self._producer is None:
+            producer = self._clients.producer(self._identity, self._delivered)
+            producer.init_transactions(ANSWER_S)
+            self._producer = producer
+        return self._producer
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self._faults.append((message, error))
+
+    def send(self, messages: Iterable[Message]) -> int:
+        """Send messages in the open transaction. Returns how many. Waits while the queue is full."""
+        assert self._producer is not None
+        produce, poll, count = self._producer.produce, self._producer.poll, 0
+        with self._explaining():
+            for one in messages:
+                while True:
+                    try:
+                        produce(one.topic, one.value, one.key, headers=one.headers)
+                        break
+                    except BufferError:
+                        self._wait_for_room()
+                count += 1
+                if not count & 1023:
+                    poll(0)
+                    self.raise_fault(one.topic)
+        return count
+
+    def _wait_for_room(self) -> None:
+        assert self._producer is not None
+        waiting, deadline_s = len(self._producer), clock.monotonic_s() + _STALL_S
+        while len(self._producer) >= waiting:
+            self._producer.poll(0.1)
+            if clock.monotonic_s() > deadline_s:
+                raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no more messages.")
+
+    def flush(self) -> None:
+        """Wait until the messages of all threads are stored, or refused. May be called by any thread."""
+        producer = self._producer
+        if producer is None:
+            return
+        with self._explaining():
+            waiting = producer.flush(_STALL_S)
+        if waiting:
+            raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no messages.")
+
+    def raise_fault(self, topic: str | None = None) -> None:
+        """Raise what the first refusal of a topic's message means. topic: None for any."""
+        for message, error in list(self._faults):
+            if topic in (None, message.topic()):
+                raise self._failed(error)
+
+    def commit(self) -> None:
+        """Commit the open transaction. After an error, it may have been committed or not."""
+        assert self._producer is not None
+        with self._explaining():
+            self._producer.commit_transaction(ANSWER_S)
+        self.is_open = False
+
+    def abort(self) -> None:
+        """Abort the open transaction. A producer that cannot is given up: the next one's begin aborts it."""
+        producer, self.is_open = self._producer, False
+        if producer is None:
+            return
+        try:
+            producer.purge()
+            producer.abort_transaction(ANSWER_S)
+        except KafkaException:
+            self._producer = None
+
+    def close(self) -> None:
+        """Abort what is open."""
+        if self.is_open:
+            self.abort()
+        self._producer = None
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._failed(error.args[0]) from error
+        except SystemError as error:  # the client met a fatal error, and called back before it raised it
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise self._failed(error.__cause__.args[0]) from error
+
+    def _failed(self, error: KafkaError) -> Exception:
+        """The error for the pipeline. A fenced producer ends the run only if a later runner has taken over."""
+        ours = explained(error, self.servers)
+        if error.fatal() or isinstance(ours, FencedError):
+            self._producer = None
+            self.is_open = False
+        if not isinstance(ours, FencedError):
+            return ours
+        try:
+            self._check_term()
+        except (PipelineHeldError, StoreAwayError, StoreAccessError) as held:
+            return held
+        return StoreAwayError(
+            f"The store does not answer: Kafka at {self.servers} has ended the transaction: {error.str()}."
+        )
+
+
+class EpochTransaction:
+    """The open transaction of a runner. May be used by several threads.
+
+    are_committed: whether the state topic has these records: asked when the outcome of a commit is not known.
+    """
+
+    def __init__(
+        self, producer: TransactionalProducer, topic: str, are_committed: Callable[[Mapping[str, Any]], bool]
+    ) -> None:
+        """topic: of the state."""
+        self._producer = producer
+        self._topic = topic
+        self._are_committed = are_committed
+        self._parts: list[Part] = []
+        self._doubtful: Mapping[str, Any] | None = None
+        """The records of a commit whose outcome is not known."""
+        self._number = 0
+        """Counts the transactions."""
+        self._lock = threading.Lock()
+
+    def add(self, part: Part) -> int:
+        """Send a part's messages; they are durable once `commit` returns. Returns how many."""
+        with self._lock:
+            self._ensure_open()
+            try:
+                count = self._producer.send(part.messages())
+            except BaseException:
+                self._producer.abort()
+                raise
+            self._parts.append(part)
+            number = self._number
+        try:
+            self._producer.flush()  # the threads of several tables wait at the same time
+            with self._lock:
+                if self._number == number and self._producer.is_open:  # else it is sent again
+                    self._producer.raise_fault(part.topic)
+        except BaseException:
+            self._take_back(part)
+            raise
+        return count
+
+    def _take_back(self, part: Part) -> None:
+        """Leave out a part that failed: its table stops, or adds it again."""
+        with self._lock:
+            self._parts = [one for one in self._parts if one is not part]
+            if self._producer.is_open and self._doubtful is None:
+                self._producer.abort()
+
+    def commit(self, records: Mapping[str, Any]) -> None:
+        """Commit all parts, with records of the state by key. Does nothing without either."""
+        with self._lock:
+            if not self._parts and not records:
+                return
+            if self._ensure_open() == records:
+                return
+            try:
+                self._producer.send(Message(self._topic, key.encode(), encoded(one)) for key, one in records.items())
+                self._producer.flush()
+                self._producer.raise_fault()
+            except BaseException:
+                self._producer.abort()
+                raise
+            self._doubtful = records
+            self._producer.commit()
+            self._doubtful = None
+            self._parts.clear()
+
+    def _ensure_open(self) -> Mapping[str, Any] | None:
+        """Have a transaction with all parts.
+
+        Returns the records of one whose outcome was not known, if it was committed.
+        """
+        if self._producer.is_open and self._doubtful is None:
+            return None
+        self._number += 1
+        self._producer.begin()  # ends the one before, whatever became of it
+        committed = None
+        if self._doubtful is not None:
+            if self._are_committed(self._doubtful):
+                committed = self._doubtful
+                self._parts.clear()
+            self._doubtful = None
+        try:
+            for part in self._parts:
+                self._producer.send(part.messages())
+            self._producer.flush()
+            self._producer.raise_fault()
+        except BaseException:
+            self._producer.abort()
+            raise
+        return committed
+
+    def forget(self) -> None:
+        """Give up what was not committed."""
+        with self._lock:
+            self._parts.clear()
+            self._doubtful = None
+            self._producer.close()

@@ -1,0 +1,85 @@
+"""Which runner may write to the topics: the newest term in the state topic has them.
+
+A runner takes its term by `init_transactions` of both producers, which fences those of earlier runners: whatever they
+still send is aborted. Then it writes its term. An earlier runner whose `init_transactions` comes late fences the later
+one for a moment, but reads the later one's term and ends; the later one then begins its transaction again.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from engine.destination.fence import Term, takeover_error
+from engine.destination.kafka.epoch_transaction import Message, TransactionalProducer
+from engine.destination.kafka.state_topic import StateTopic, encoded
+
+KEY = "term"
+
+
+class KafkaTerms:
+    """state_of, producers_of: of a ledger (`destination.destination_protocol.Terms`)."""
+
+    def __init__(
+        self,
+        state_of: Callable[[str], StateTopic],
+        producers_of: Callable[[str], Sequence[TransactionalProducer]],
+    ) -> None:
+        self._state_of = state_of
+        self._producers_of = producers_of
+        self._own: Term | None = None
+        self._ledger = ""
+        self._lost: Term | None = None
+        self._lock = threading.Lock()
+
+    def newest(self, ledger: str) -> Term | None:
+        """By the state topic."""
+        record = self._state_of(ledger).read().get(KEY)
+        return Term(**record) if record is not None else None
+
+    def take(self, ledger: str, term: Term) -> None:
+        """Fence earlier runners, and write the term."""
+        self._refuse_if_held(term, self.newest(ledger))
+        self._state_of(ledger).create()
+        self._own, self._ledger, self._lost = term, ledger, None
+        producers = self._producers_of(ledger)
+        for producer in producers:
+            producer.fence()
+        self._refuse_if_held(term, self.newest(ledger))
+        self._write(producers[0], term)
+        self.check_now()
+
+    def check(self) -> int:
+        """The number of this runner's term; 0 before it took one. Asks nobody: Kafka refuses what is sent too late."""
+        if self._lost is not None:
+            assert self._own is not None
+            raise takeover_error(self._own, self._lost)
+        return 0 if self._own is None else self._own.number
+
+    def check_now(self) -> int:
+        """As `check`, by the state topic: for what Kafka would not refuse, such as a deletion of a topic."""
+        if self._own is not None:
+            newest = self.newest(self._ledger)
+            if newest is not None and (newest.number, newest.run) != (self._own.number, self._own.run):
+                self._lost = newest
+        return self.check()
+
+    def release(self) -> None:
+        """Write that the term has ended."""
+        if self._own is not None and self._lost is None:
+            self._write(self._producers_of(self._ledger)[0], replace(self._own, ended=True))
+
+    def _write(self, producer: TransactionalProducer, term: Term) -> None:
+        producer.begin()
+        record: dict[str, Any] = asdict(term)
+        producer.send([Message(self._state_of(self._ledger).name, KEY.encode(), encoded(record))])
+        producer.flush()
+        producer.raise_fault()
+        producer.commit()
+
+    @staticmethod
+    def _refuse_if_held(own: Term, newest: Term | None) -> None:
+        if newest is None or newest.number < own.number:
+            return
+        if (newest.number, newest.run) != (own.number, own.run):
+            raise takeover_error(own, newest)

@@ -1,0 +1,131 @@
+"""Which epochs the topics have, and which runner may write: a compacted topic of the pipeline.
+
+Its name is `_tidemark.<ledger>`, and it has one partition. A record is JSON under a key:
+
+    term                              the newest term of a runner (`destination.fence.Term`)
+    <application> chunks <table>      {"epoch": 9}, and of a copy in progress {"epoch": 8, "part": {…}}
+    <application> changes <table>     {"epoch": 12, "largest_seq": 5120, "generation": 0, "begun": -1}
+    topic <table>                     {"topic": "shop.orders", "id": "…"}
+
+The application names the count of epochs (`ledger.state.Owner`). A record is written in the transaction of the messages
+that it tells of. Only the last one of a key is kept, so the topic is small however long a pipeline runs.
+"""
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from engine.base import clock
+from engine.base.store_errors import StoreAwayError
+from engine.destination.kafka.client import ANSWER_S, Clients, explained
+from engine.destination.kafka.topics import Topics
+
+_SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(24 * 3600 * 1000),
+    "min.cleanable.dirty.ratio": "0.2",
+    "delete.retention.ms": str(24 * 3600 * 1000),
+}
+Record = Mapping[str, Any]
+
+
+class StateTopic:
+    """The records of one ledger. May be used by several threads.
+
+    The runner that holds the term writes all of them, and notes here what it has committed: the topic is read once, and
+    again where somebody else may have written.
+    """
+
+    def __init__(self, clients: Clients, topics: Topics, ledger: str) -> None:
+        self.name = f"_tidemark.{ledger}"
+        self._clients = clients
+        self._topics = topics
+        self._records: dict[str, Record] = {}
+        self._consumer: Consumer | None = None
+        self._is_read = False
+        self._is_at_end = False
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def create(self) -> None:
+        """Create it if it is not there."""
+        if self.name not in self._topics.all():
+            self._topics.create(self.name, 1, self._clients.settings.replication, _SETTINGS)
+
+    def record(self, key: str) -> Record | None:
+        """A record as it was read or noted last."""
+        if not self._is_read:
+            self.read()
+        return self._records.get(key)
+
+    def note(self, records: Mapping[str, Record | None]) -> None:
+        """Take records that this runner has committed."""
+        with self._lock:
+            for key, record in records.items():
+                self._keep(key, record)
+
+    def read(self) -> dict[str, Record]:
+        """All committed records, by key; none if the topic is not there. Raises StoreAwayError, StoreAccessError."""
+        with self._lock:
+            if self._consumer is None:
+                if self.name not in self._topics.all(newest=True):
+                    return {}
+                self._consumer = self._clients.consumer()
+                self._consumer.assign([TopicPartition(self.name, 0, OFFSET_BEGINNING)])
+            self._read_to_end(self._consumer)
+            self._is_read = True
+            return dict(self._records)
+
+    def _read_to_end(self, consumer: Consumer) -> None:
+        deadline_s = clock.monotonic_s() + ANSWER_S
+        at_end = self._is_at_end
+        self._is_at_end = False
+        if at_end:  # an end that was met before is not told again: look where it is now
+            consumer.seek(TopicPartition(self.name, 0, self._next))
+        while not self._is_at_end:
+            try:
+                message = consumer.poll(1.0)
+            except KafkaException as error:
+                raise explained(error.args[0], self._clients.settings.servers) from error
+            if message is None:
+                if clock.monotonic_s() > deadline_s:
+                    raise StoreAwayError(f"The store does not answer: Kafka at {self._clients.settings.servers}")
+                continue
+            fault = message.error()
+            if fault is not None and fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                self._is_at_end = True
+            elif fault is not None:
+                raise explained(fault, self._clients.settings.servers)
+            else:
+                self._take(message)
+                deadline_s = clock.monotonic_s() + ANSWER_S
+
+    def _take(self, message: Any) -> None:
+        value = message.value()
+        self._next = message.offset() + 1
+        self._keep(message.key().decode(), None if value is None else json.loads(value))
+
+    def _keep(self, key: str, record: Record | None) -> None:
+        if record is None:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = record
+
+    def forget(self) -> None:
+        """Read everything again: another runner may have written, or the topic may be another one."""
+        with self._lock:
+            consumer, self._consumer, self._records = self._consumer, None, {}
+            self._is_read = False
+            self._is_at_end = False
+            self._next = 0
+        if consumer is not None:
+            consumer.close()
+
+
+def encoded(record: Record | None) -> bytes | None:
+    """A record as it is sent; None deletes."""
+    return None if record is None else json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,115 @@
+"""Change logs in Kafka: read by a plain consumer, they are the source, whatever happens to the runner or the broker."""
+
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
+from tests.servers import Server
+from tests.servers.kafka_broker import Broker, kafka_broker
+from tests.support import kafka
+from tests.support.depth import depth
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker for the tests of this file."""
+    with kafka_broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def _section(broker: Broker, more: str = "", name: str = "sink") -> str:
+    return f'[{name}.kafka]\nservers = "{broker.address}"\npartitions = 3\n{more}\n'
+
+
+def _messages(broker: Broker, pipeline: Pipeline, table: str) -> list[kafka.Read]:
+    return kafka.newest_generation(kafka.messages(broker.address, f"{pipeline.database}.{table}"))
+
+
+def _assert_right(broker: Broker, pipeline: Pipeline, server: Server, table: str) -> None:
+    """The messages are the source; of each key they are in one partition, in order; none is there twice."""
+    found = _messages(broker, pipeline, table)
+    columns = "id, quantity"
+    source = source_table(server, pipeline.database, table).select(columns.split(", "))
+    replayed = kafka.replayed(found)
+    there = {key: row["quantity"] for key, row in replayed.items()}
+    assert there == dict(zip(source["id"].to_pylist(), source["quantity"].to_pylist(), strict=True))
+    partitions, last = dict[Any, set[int]](), dict[Any, int]()
+    for one in found:
+        partitions.setdefault(one.key, set()).add(one.partition)
+        sequence = int(one.headers.get("sequence", -1))
+        assert sequence > last.get(one.key, -2), f"{one.key}: {sequence} after {last.get(one.key)}"
+        last[one.key] = sequence
+    assert {len(numbers) for numbers in partitions.values()} == {1}
+    sequences = [one.headers["sequence"] for one in found if "sequence" in one.headers]
+    assert len(set(sequences)) == len(sequences)
+
+
+def _has_applied(pipeline: Pipeline, commits: int) -> bool:
+    return len([one for one in pipeline.events("sink.applied") if one["sink"] != "delta"]) >= commits
+
+
+def test_a_table_under_load_is_its_messages(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """Copied and followed by a runner that is killed again and again, and a broker that is killed meanwhile."""
+    seed_table(server, database, "orders", depth(20_000, 600_000), binlog=False)
+    pipeline = new_pipeline(server, database, kind="kafka", chunk_rows=2_500, merge=1.0, more=_section(broker))
+    chance = random.Random(7)
+    with Workload(server, database, "orders", seed=2, rate=200) as load:
+        for number in range(depth(3, 20)):
+            goal = len(pipeline.events("sink.applied")) + 1
+            runner = pipeline.start(killed=True)
+            pipeline.wait_for(partial(_has_applied, pipeline, goal), runner)
+            if number == 1:
+                broker.kill()
+                pipeline.wait_for(lambda: bool(pipeline.events("store.away")), runner)
+                broker.start()
+                pipeline.wait_for(partial(_has_applied, pipeline, goal + 3), runner)
+            time.sleep(chance.uniform(0.0, 3.0))
+            runner.kill()
+            runner.wait()
+        load.stop()
+    pipeline.run("caught-up")
+    _assert_right(broker, pipeline, server, "orders")
+    assert not list((pipeline.folder / "lake").glob("orders*")), "files are staged, and go"
+
+
+def test_delta_and_kafka_on_one_pipeline(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """The broker is away: Delta goes on, and Kafka gets what it lacks; one that joins later gets the rows."""
+    seed_table(server, database, "orders", 3_000, binlog=False)
+    pipeline = new_pipeline(server, database, kind="delta", merge=1.0)
+    pipeline.run("caught-up")
+    sinks = f'[[sinks]]\nname = "events"\ntype = "kafka"\n{_section(broker, name="sinks")}'
+    pipeline.spec.write_text(pipeline.spec.read_text() + sinks)
+    with Workload(server, database, "orders", seed=3, rate=100) as load:
+        runner = pipeline.start(killed=True)
+        pipeline.wait_for(partial(_has_applied, pipeline, 3), runner)
+        broker.kill()
+        committed = load.committed
+        behind = len(pipeline.events("epoch.committed"))
+        pipeline.wait_for(lambda: load.committed > committed + 200, runner)
+        pipeline.wait_for(lambda: len(pipeline.events("epoch.committed")) > behind + 3, runner)
+        assert not _has_stopped(pipeline)
+        runner.kill()
+        runner.wait()
+        broker.start()
+        load.stop()
+    pipeline.run("caught-up")
+    _assert_right(broker, pipeline, server, "orders")
+    assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
+
+
+def _has_stopped(pipeline: Pipeline) -> bool:
+    return any(one["state"] == "stopped" for one in pipeline.events("table.state"))

@@ -1,0 +1,1 @@
+"""Tests of `engine.destination.kafka` that need no broker."""
