@@ -40,8 +40,8 @@ def check(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is
     missing.
     """  # noqa: D205 - one sentence, as the reference has it
-    from engine.capture.projection.projection_rules import as_read, check_spec
-    from engine.run.lifecycle.continuation_check import check_all
+    from engine.capture.projection.projection_rules import as_read
+    from engine.run.lifecycle.continuation_check import check_all, check_projections
     from engine.run.tables.membership_commands import members_in
     from engine.source.endpoint import at_source, endpoint_of
     from engine.source.grants import minimal_grants
@@ -55,7 +55,7 @@ def check(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     result = run_preflight(
         endpoint, spec.source, spec.first_server_id(), reads, members, spec.table_rules(), spec.parallel_readers()
     )
-    check_spec(spec, result.tables, removed)
+    check_projections(spec, directory, result.tables, removed)
     included = sum(not glob.startswith("!") for glob in spec.source.tables)
     more = check_all(spec, directory, endpoint, result)
     result = replace(result, checks=[*_globs_failed(result.checks, included), *more])

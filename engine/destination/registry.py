@@ -29,6 +29,24 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
     return DeltaDestination(sink, notes, known_tables)
 
 
+def server_fault(sink: Sink) -> tuple[str, str]:
+    """Why the servers of a sink cannot be used, and what to do; two empty texts if they can, or it has none."""
+    if sink.kafka is None:
+        return "", ""
+    from engine.destination.kafka.broker_trial import tried
+
+    trial = tried(sink.kafka)
+    return trial.fault, trial.remedy
+
+
+def ask_servers(sink: Sink) -> None:
+    """Raises the error of servers that cannot be used now. One request; none if the sink has no servers."""
+    if sink.kafka is not None:
+        from engine.destination.kafka.broker_trial import ask
+
+        ask(sink.kafka)
+
+
 def _kafka(sink: Sink, landing: "Landing | None" = None) -> Destination:
     from engine.destination.kafka.destination import KafkaDestination  # loads librdkafka, which few pipelines need
 

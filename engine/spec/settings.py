@@ -198,7 +198,9 @@ class ProjectionRules(Section):
     """Publish a hexadecimal digest instead of these columns: column to `sha256` or `sha512`. A list of columns means
     `sha256`."""
     where: str | None = None
-    """The row filter, in SQL. Only rows for which it is true are published."""
+    """The row filter, in SQL. Only rows for which it is true are published. Texts are compared exactly, whatever their
+    collation: `region = 'EU'` does not publish `eu`; `check` warns of it. Labels of an ENUM are written as they are
+    declared, a YEAR with four digits."""
 
     @field_validator("mask", mode="before")
     @classmethod
@@ -295,6 +297,8 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _has_a_place_for_files(self) -> "Spec":
+        if any(one.type == "kafka" and one.kafka is None for one in (self.sink, *self.sinks)):
+            raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
         if self.sink.has_topics_alone:
             raise ValueError(
                 "sink.path: missing; readers put their files there until they are sent. Name a folder or a bucket"

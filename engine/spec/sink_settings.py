@@ -139,8 +139,8 @@ class Sink(Section):
         if not isinstance(values, dict):
             return values
         kafka = values.get("kafka")
-        if (kafka is not None) != (values.get("type") == "kafka"):
-            raise ValueError('[sink.kafka] belongs to type = "kafka", and names its servers')
+        if kafka is not None and values.get("type") != "kafka":
+            raise ValueError('[sink.kafka] belongs to type = "kafka"')
         place = "" if kafka is None else KafkaSettings.model_validate(kafka).place
         if str(values.get("path", place)).startswith(_OF_TOPICS) and values.get("path", place) != place:
             raise ValueError(f"path: {values['path']} is no folder and no bucket")

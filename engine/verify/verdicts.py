@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from engine.capture.projection.projection_rules import has_other_rules
+from engine.ledger.state import TableState
 from engine.pipeline.table_verdict import NEVER_COMPARED
 from engine.pipeline.verification_records import Difference
 from engine.plan.keys import Bound
+from engine.spec.settings import Spec
 
 VerdictText = Literal["verified", "diverged", "unverifiable", "lagging"]
 Level = Literal["counts", "rows"]
@@ -24,6 +27,13 @@ class Incomparable(Exception):  # noqa: N818 - a verdict, not an error
         super().__init__(why)
         self.verdict: VerdictText = verdict
         self.why = why
+
+
+def require_same_rules(spec: Spec, table_state: TableState) -> None:
+    """Raises Incomparable if the spec publishes other rows or columns of a table than its mirror has."""
+    if has_other_rules(spec, table_state):
+        why = "the spec publishes other rows or columns than the mirror has, until the table is resnapshotted"
+        raise Incomparable("unverifiable", why)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
 from engine.verify.source_rows import SourceRows, scratch
 from engine.verify.table_check import NumberedRange, TableCheck
-from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText
+from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText, require_same_rules
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
@@ -245,6 +245,7 @@ class Verifier:
             key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
         ):
             raise Incomparable("unverifiable", why)
+        require_same_rules(self._spec, table_state)
         if not table_state.copied:
             raise Incomparable("lagging", "its snapshot is not complete")
         return table_state

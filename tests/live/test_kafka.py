@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tests.live.conftest import PipelineFactory
@@ -87,7 +86,7 @@ def test_a_table_under_load_is_its_messages(
 def test_delta_and_kafka_on_one_pipeline(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
 ) -> None:
-    """The broker is away: Delta goes on, and Kafka gets what it lacks; one that joins later gets the rows."""
+    """The broker is away: Delta continues, and Kafka gets what it lacks; one that joins later gets the rows."""
     seed_table(server, database, "orders", 3_000, binlog=False)
     pipeline = new_pipeline(server, database, kind="delta", merge=1.0)
     pipeline.run("caught-up")

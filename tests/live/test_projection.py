@@ -225,6 +225,9 @@ def _change_filter(server: Server, pipeline: Pipeline) -> None:
     assert refused.returncode == 2, refused.stdout + refused.stderr
     name = f"{pipeline.database}.people"
     assert f"--table {name}" in " ".join((refused.stdout + refused.stderr).split())
+    verified = pipeline.command("verify", "--table", name, "--json")
+    assert "the spec publishes other rows or columns than the mirror has" in verified.stdout, verified.stdout
+    assert verified.returncode == 0, "the mirror is right as it was published"
     assert pipeline.command("redump", "--table", name).returncode == 0
     server.execute(f"UPDATE `{pipeline.database}`.people SET price = 1000 - price")
     pipeline.run("caught-up")
@@ -232,7 +235,10 @@ def _change_filter(server: Server, pipeline: Pipeline) -> None:
     mirror = lake_table(pipeline.mirror("people"))
     assert mirror["level"].null_count == mirror.num_rows
     assert_equal(expected.sort_by("id"), mirror.drop_columns("level"), ["id"])
+    server.execute(f"ALTER TABLE `{pipeline.database}`.people DROP COLUMN odd")
     pipeline.run("caught-up")
+    checked = pipeline.command("check", "--json")
+    assert checked.returncode == 0, "a run does not mind either that the spec excludes a column that was dropped"
 
 
 def _streaming(pipeline: Pipeline) -> set[str]:

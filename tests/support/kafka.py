@@ -41,17 +41,18 @@ def messages(servers: str, topic: str, *, isolation: str = "read_committed") -> 
         while len(ended) < len(numbers):
             message = consumer.poll(PATIENCE_S)
             assert message is not None, f"{topic} was not read to its end"
-            fault = message.error()
+            fault, number, offset = message.error(), message.partition(), message.offset()
+            assert number is not None
+            assert offset is not None
             if fault is not None:
                 assert fault.code() == KafkaError._PARTITION_EOF, fault
-                ended.add(message.partition())
+                ended.add(number)
                 continue
             value, key = message.value(), message.key()
-            headers = {name: content.decode() for name, content in message.headers() or []}
+            pairs: Any = message.headers() or []
+            headers = {name: content.decode() for name, content in pairs}
             parsed = None if value is None else json.loads(value)
-            found.append(
-                Read(None if key is None else key.decode(), parsed, headers, message.partition(), message.offset())
-            )
+            found.append(Read(None if key is None else key.decode(), parsed, headers, number, offset))
         return found
     finally:
         consumer.close()

@@ -143,7 +143,8 @@ INNER: dict[str, dict[str, set[str]]] = {
         "delta": {"capabilities", "destination_protocol", "fence", "iceberg", "place_names"},
         "staged_landing": {"place_names"},
         "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
-        "registry": {"delta", "destination_protocol", "parquet"},
+        "kafka": {"destination_protocol", "fence", "staged_landing"},
+        "registry": {"delta", "destination_protocol", "kafka", "parquet"},
         "agreement": {"destination_protocol", "fence"},
         "table_progress": {"capabilities", "destination_protocol", "merge_schedule"},
         "epoch_retention": {"table_progress"},
@@ -185,7 +186,7 @@ INNER: dict[str, dict[str, set[str]]] = {
 """A room within a room, and what it imports of the others there. What is not named here stands above all of them."""
 
 
-KINDS = ("engine.destination.delta", "engine.destination.parquet")
+KINDS = ("engine.destination.delta", "engine.destination.kafka", "engine.destination.parquet")
 LOOK_UPS = {
     "engine/status": 10,
     "engine/journal": 20,
@@ -224,6 +225,7 @@ LARGE_CLASSES = {
     "engine/destination/publisher.py:Publisher": 22,  # what the coordinator asks, and its thread
     "engine/run/snapshot/scheduler.py:SnapshotScheduler": 24,  # what the coordinator asks, and its readers
     "engine/run/snapshot/table_copy.py:TableCopy": 27,  # a method for each transition of a chunk
+    "engine/spec/sink_settings.py:Sink": 21,  # a validator for each rule of its keys
     "engine/verify/verifier.py:Verifier": 20,  # one comparison, whose steps share the connection
 }
 """How many methods a class may have, and those that have more, with the reason: none may grow."""
@@ -278,7 +280,7 @@ def test_only_the_registry_knows_the_kinds_of_destinations() -> None:
         for path in files("engine")
         if any(name.startswith(KINDS) for name in imported(path))
     }
-    outside = {path for path in known if not path.startswith(("destination/delta/", "destination/parquet/"))}
+    outside = {path for path in known if not path.startswith(tuple(f"{kind[7:].replace('.', '/')}/" for kind in KINDS))}
     assert outside == {"destination/registry.py"}
 
 
@@ -481,9 +483,8 @@ def test_every_module_says_what_it_is_for() -> None:
 @pytest.mark.parametrize("folder", ["engine", "app"])
 def test_no_module_name_stands_twice(folder: str) -> None:
     """A name leads to one file. Rooms of destinations are alike: who knows one finds the way in all."""
-    alike = {*files("engine/destination/delta"), *files("engine/destination/parquet")} & {
-        path for path in files("engine/destination") if path.stem in SAME_IN_DESTINATIONS
-    }
+    kinds = [path for kind in ("delta", "parquet", "kafka") for path in files(f"engine/destination/{kind}")]
+    alike = {path for path in kinds if path.stem in SAME_IN_DESTINATIONS}
     names = Counter(path.stem for path in files(folder) if not path.stem.startswith("__") and path not in alike)
     assert not {name for name, times in names.items() if times > 1}
 

@@ -39,6 +39,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _UNORDERED = ("enum", "set", "time", "json", "uuid", "inet4", "inet6")
 """Types that arrive as texts, but are not ordered as texts."""
+_FIRST_YEAR, _LAST_YEAR = 1901, 2155
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
@@ -157,6 +158,8 @@ def _value(column: Column, node: exp.Expr, *, ordered: bool) -> Any:
     elif isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal):
         with suppress(InvalidOperation):
             value = _number(Decimal(node.sql("mysql").replace(" ", "")), wanted)
+        if column.type == "year" and value is not None and value != 0 and not _FIRST_YEAR <= value <= _LAST_YEAR:
+            raise _UnfitError(f"{_sql(node)} is no YEAR; write it with four digits")
     if value is None:
         raise _UnfitError(f"{_sql(node)} is not a value of {column.name!r} ({column.type.upper()}{_example(wanted)})")
     return value
@@ -169,6 +172,7 @@ def _binary(column: Column, digits: str) -> bytes | None:
 
 def _text(column: Column, text: str, expectation: pa.DataType) -> Any:
     if pa.types.is_string(expectation):
+        _require_labels(column, text)
         return text if column.type in (*_TEXTS, *_UNORDERED) else None
     with suppress(ValueError):
         if pa.types.is_date(expectation) and len(text) == len("2024-01-31"):
@@ -176,6 +180,14 @@ def _text(column: Column, text: str, expectation: pa.DataType) -> Any:
         if pa.types.is_timestamp(expectation) and _MOMENT.fullmatch(text):
             return datetime.fromisoformat(text).replace(tzinfo=UTC if expectation.tz else None)
     return None
+
+
+def _require_labels(column: Column, text: str) -> None:
+    """Raises _UnfitError for what an ENUM or SET cannot contain, such as a label in other letters."""
+    members = text.split(",") if column.type == "set" else [text]
+    unknown = [one for one in members if one and one not in column.labels]
+    if column.labels and unknown:
+        raise _UnfitError(f"{unknown[0]!r} is not a label of {column.name!r}{nearest(unknown[0], column.labels)}")
 
 
 def _number(number: Decimal, expectation: pa.DataType) -> Any:

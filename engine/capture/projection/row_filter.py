@@ -15,6 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.decode.schema import Table
+
+_EXACT = ("binary", "_0900_bin", "_nopad_bin")
+"""The ends of the names of collations that compare code points and nothing else."""
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -82,6 +86,16 @@ def columns_of(condition: Condition) -> Iterator[str]:
             yield from columns_of(part)
     else:
         yield condition.column
+
+
+def collated_columns(condition: Condition, table: Table) -> dict[str, str]:
+    """The columns that it uses and the server compares by a collation, with that: their equal texts may differ."""
+    collations = {column.name: column.collation or "" for column in table.columns if not column.labels}
+    return {
+        name: collations[name]
+        for name in columns_of(condition)
+        if collations.get(name) and not collations[name].endswith(_EXACT)
+    }
 
 
 def filter_mask(condition: Condition, rows: pa.Table) -> npt.NDArray[np.bool_]:

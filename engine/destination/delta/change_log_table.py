@@ -18,7 +18,7 @@ from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.folder_removal import drop
 from engine.destination.delta.generations import can_become, keep, kept_generations
-from engine.destination.delta.lake_table import GENERATION, LakeTable
+from engine.destination.delta.lake_table import COPY, GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
 from engine.destination.delta.log.missing_files import missing_names
 from engine.destination.delta.log.table_opening import open_table
@@ -93,15 +93,19 @@ class ChangeLogTable:
         """Get the columns of a table that is resnapshotted after this epoch. until: UTC text.
 
         If it cannot get them, it begins again (`destination.delta.generations`). Returns where the earlier generation
-        is kept, if that is so.
+        is kept, if that is so. The ledger keeps the epoch, and each start comes here again, when the columns may be
+        wider than those of that time: a resnapshot that has begun is not begun again.
         """
         log, wanted = self.lake.log, log_schema(arrow_schema(table))
-        delta, begun = self.lake.load(), self.generation >= epoch
+        delta, generation = self.lake.load(), self.generation
+        copy = self.lake.newest(COPY)
+        begun = max(generation, -1 if copy is None else copy, self.lake.loaded_epoch(CHANGES) - 1) >= epoch
         if begun or can_become(table.full_name, schema_of(delta), wanted):
             is_new = log.version == 0
             self.evolve(table, epoch)
-            if is_new and not begun:  # it has nothing of earlier epochs, and gets nothing
-                self.lake.commit(lambda: Actions("WRITE", self._begins(epoch)))
+            if not begun:  # a new one has nothing of earlier epochs, and gets nothing
+                transactions = self._begins(epoch) if is_new else {self.lake.app(COPY): epoch}
+                self.lake.commit(lambda: Actions("WRITE", transactions))
             return None
         folder = keep(self.folder, schema_of(delta), log.files(delta), self.lake.description, until)
 

@@ -6,6 +6,7 @@ Every commit contains transaction identifiers together with the files:
                                    its identifier there and does nothing: exactly once, whenever the runner was killed
     …-merged-seq                   the `_tm_seq` up to which the change log is merged into the mirror
     …-generation                   the epoch with which the change log's generation began
+    …-copy                         the last resnapshot that found or made the columns of the change log fit
     …-term                         the term of the runner that made the commit (`destination.fence`); one with an
                                    earlier term stops
 
@@ -46,6 +47,7 @@ from engine.store.folder import Folder
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
 GENERATION = "generation"
+COPY = "copy"
 TERM = "term"
 
 
@@ -194,8 +196,8 @@ class LakeTable:
             raise SpecError(
                 f"The destination {self.folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
-                hint="This pipeline wrote it, before the table was removed or its ledger was restored. Move that "
-                "folder away, then try again."
+                hint="This pipeline wrote it, before the table was removed or its ledger was restored. Move the "
+                "folders of the mirror and of the change log away, then try again."
                 if self.is_ours
                 else "If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
                 "then try again.",

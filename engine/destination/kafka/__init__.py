@@ -1,10 +1,13 @@
 """The change logs of tables as messages in Kafka. Everything that a reader with `read_committed` sees is there once.
 
-destination           the destination; `table`: one captured table of it; `topics`: creates, finds and deletes topics
+destination           the destination; `table`: one captured table of it, with `table_topic` and `table_messages`;
+                      `shared_topics`: what tables share
 epoch_transaction     the messages of an epoch, of all tables, in one transaction
 snapshot_messages     the rows of chunks, in transactions of bounded size
-state_topic           which epochs the topics have, and which runner may write: a compacted topic
-client                clients of librdkafka, and what their errors mean
+state_topic           which epochs the topics have, and which runner may write (`kafka_terms`): a compacted topic.
+                      `sent_records` has what it says of tables
+topics                creates, finds and deletes topics
+client                clients of librdkafka, and what their errors mean; `broker_trial`: whether brokers can be used
 json_values           Arrow columns as JSON texts
 row_events            images in pairs: what happened to each row
 message_formats       events as messages: Debezium's, Canal's and Maxwell's JSON, changelog-json, plain rows

@@ -17,7 +17,7 @@ _QUEUE_KIB = 64 << 10
 _LOGGER = logging.getLogger("tidemark.kafka")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False  # what it logs comes as an error, too
-_QUIET = {"log_level": 0, "logger": _LOGGER, "error_cb": lambda _: None}
+_QUIET: dict[str, Any] = {"log_level": 0, "logger": _LOGGER, "error_cb": lambda _: None}
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
 _REFUSED = {
     KafkaError.SASL_AUTHENTICATION_FAILED,

@@ -16,9 +16,11 @@ from engine.destination.fence import Term
 from engine.destination.kafka.client import Clients
 from engine.destination.kafka.epoch_transaction import EpochTransaction, TransactionalProducer
 from engine.destination.kafka.kafka_terms import KafkaTerms
+from engine.destination.kafka.sent_records import SentChanges
+from engine.destination.kafka.shared_topics import SharedTopics
 from engine.destination.kafka.snapshot_messages import SnapshotMessages
 from engine.destination.kafka.state_topic import StateTopic
-from engine.destination.kafka.table import KafkaTable, SharedTopics
+from engine.destination.kafka.table import KafkaTable
 from engine.destination.kafka.topics import Topics
 from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
@@ -136,15 +138,12 @@ class KafkaDestination:
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """By the state topic, whatever the count of epochs."""
         names = {table.full_name for table in tables}
-        records = self._state(owner.ledger).read()
-        return max(
-            (
-                int(one["largest_seq"])
-                for key, one in records.items()
-                if f" {CHANGES} " in key and key.partition(f" {CHANGES} ")[2] in names
-            ),
-            default=0,
-        )
+        of_tables = [
+            SentChanges.from_json(record)
+            for key, record in self._state(owner.ledger).read().items()
+            if key.partition(f" {CHANGES} ")[2] in names
+        ]
+        return max((sent.largest_seq for sent in of_tables), default=0)
 
     def delete_orphans(
         self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int

@@ -42,7 +42,7 @@ class Part(Protocol):
 
 
 class TransactionalProducer:
-    """A producer with a transactional identifier, made anew after errors that it cannot survive. Not thread-safe.
+    """A producer with a transactional identifier, which is made again after fatal errors. Not thread-safe.
 
     check_term: raises PipelineHeldError if a later runner has taken over.
     """

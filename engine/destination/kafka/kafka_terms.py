@@ -17,6 +17,12 @@ from engine.destination.kafka.state_topic import StateTopic, encoded
 KEY = "term"
 
 
+def term_in(state: StateTopic) -> Term | None:
+    """The newest term, as it was read last."""
+    record = state.record(KEY)
+    return Term(**record) if record is not None else None
+
+
 class KafkaTerms:
     """state_of, producers_of: of a ledger (`destination.destination_protocol.Terms`)."""
 
@@ -34,14 +40,17 @@ class KafkaTerms:
 
     def newest(self, ledger: str) -> Term | None:
         """By the state topic."""
-        record = self._state_of(ledger).read().get(KEY)
-        return Term(**record) if record is not None else None
+        state = self._state_of(ledger)
+        state.read()
+        return term_in(state)
 
     def take(self, ledger: str, term: Term) -> None:
         """Fence earlier runners, and write the term."""
         self._refuse_if_held(term, self.newest(ledger))
         self._state_of(ledger).create()
-        self._own, self._ledger, self._lost = term, ledger, None
+        self._own = term
+        self._ledger = ledger
+        self._lost = None
         producers = self._producers_of(ledger)
         for producer in producers:
             producer.fence()

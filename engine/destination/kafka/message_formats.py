@@ -4,7 +4,7 @@ The formats are those that Flink's readers of the same name take: its documentat
 own (Debezium, "Change event values"; Canal, `FlatMessage`; Maxwell, "Data format").
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,7 @@ class MessageMaker:
         is_deletion = (events.after == NONE) if events.is_half is None else (events.after == NONE) & ~events.is_half
         facts = events.images.take(pa.array(events.last)) if not events.is_snapshot else pa.table({})
         kind = "r" if events.is_snapshot else ""
-        kinds = _by_kind(events, {"c": "+I", "u": "+U", "d": "-D", "r": kind})
+        kinds = _by_kind(events, _Words("+I", "+U", "-D", kind))
         values = _FORMATS[self._settings.format](self, image, facts, now_ms)
         keys = _digested(keys, keyed=bool(self._table.key))
         return Messages(keys, values.cast(pa.binary()), is_deletion, kinds, facts)
@@ -67,7 +67,7 @@ class MessageMaker:
 
     def _debezium(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        op = _by_kind(events, {"c": "c", "u": "u", "d": "d", "r": "r"})
+        op = _by_kind(events, _Words("c", "u", "d", "r"))
         return joined(
             '{"before":', image.before(), ',"after":', image.after(), ',"source":', self._source(events, facts),
             ',"op":"', op, f'","ts_ms":{now_ms},"transaction":', _transaction(events, facts), "}",
@@ -87,14 +87,14 @@ class MessageMaker:
     def _changelog(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
         assert events.is_half is not None
-        whole = _by_kind(events, {"c": "+I", "u": "+U", "d": "-D", "r": "+I"})
-        half = _by_kind(events, {"c": "+U", "u": "+U", "d": "-U", "r": "+I"})
+        whole = _by_kind(events, _Words("+I", "+U", "-D", "+I"))
+        half = _by_kind(events, _Words("+U", "+U", "-U", "+I"))
         op = pc.if_else(pa.array(events.is_half), half, whole)
         return joined('{"data":', image.last(), ',"op":"', op, '"}')
 
     def _canal(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        type_ = _by_kind(events, {"c": "INSERT", "u": "UPDATE", "d": "DELETE", "r": "INSERT"})
+        type_ = _by_kind(events, _Words("INSERT", "UPDATE", "DELETE", "INSERT"))
         old = pc.if_else(pa.array(image.is_update), joined("[", image.before(), "]"), "null")
         at = _ms(facts) if not events.is_snapshot else _constant(str(now_ms), len(events))
         names = f'"database":{json_text(self._table.database)},"table":{json_text(self._table.name)}'
@@ -106,7 +106,7 @@ class MessageMaker:
 
     def _maxwell(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        type_ = _by_kind(events, {"c": "insert", "u": "update", "d": "delete", "r": "insert"})
+        type_ = _by_kind(events, _Words("insert", "update", "delete", "insert"))
         old = pc.if_else(pa.array(image.is_update), joined(',"old":', image.before()), "")
         at = pc.utf8_slice_codeunits(_ms(facts), 0, -3) if not events.is_snapshot else str(now_ms // 1000)
         place = f'{{"database":{json_text(self._table.database)},"table":{json_text(self._table.name)},"type":"'
@@ -143,12 +143,22 @@ class _Images:
         return rows if none is None else pc.fill_null(rows, none)
 
 
-def _by_kind(events: RowEvents, words: Mapping[str, str]) -> pa.ChunkedArray:
-    """A word for each event: read, created, updated or deleted."""
+@dataclass(frozen=True)
+class _Words:
+    """What a format calls the kinds of events."""
+
+    created: str
+    updated: str
+    deleted: str
+    read: str
+
+
+def _by_kind(events: RowEvents, words: _Words) -> pa.ChunkedArray:
+    """A word for each event."""
     if events.is_snapshot:
-        return _constant(words["r"], len(events))
+        return _constant(words.read, len(events))
     old, new = pa.array(events.before != NONE), pa.array(events.after != NONE)
-    chosen = pc.if_else(pc.and_(old, new), words["u"], pc.if_else(new, words["c"], words["d"]))
+    chosen = pc.if_else(pc.and_(old, new), words.updated, pc.if_else(new, words.created, words.deleted))
     return pa.chunked_array([chosen])
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from engine.destination.kafka.epoch_transaction import Message, TransactionalProducer
+from engine.destination.kafka.sent_records import SentChunks
 from engine.destination.kafka.state_topic import Record, StateTopic, encoded
 
 _MESSAGES = 200_000
@@ -38,19 +39,17 @@ class SnapshotMessages:
         """Send rows, durably; key: of their record in the state topic. Returns how many were sent now."""
         with self._lock:
             self._producer.begin()  # whatever became of an earlier transaction, it has ended before the state is read
-            record = dict(self._known(key) or {})
-            part = record.get("part") or {}
-            is_same = (part.get("epoch"), part.get("files")) == (epoch, rows.identity)
-            done = int(part["rows"]) if is_same else 0
+            before = SentChunks.from_json(self._known(key))
+            done = before.rows_of(epoch, rows.identity)
             messages, sent = rows.messages(done), 0
             while True:
                 count = self._producer.send(islice(messages, _MESSAGES))
                 sent += count
                 if count < _MESSAGES:
-                    self._commit({key: {"epoch": epoch}})
+                    self._commit({key: SentChunks(epoch).to_json()})
                     return sent
-                now = {"epoch": epoch, "files": rows.identity, "rows": done + sent}
-                self._commit({key: {"epoch": record.get("epoch", -1), "part": now}})
+                part = SentChunks(before.epoch, epoch, rows.identity, done + sent)
+                self._commit({key: part.to_json()})
                 self._producer.begin()
 
     def write(self, records: Mapping[str, Any]) -> None:

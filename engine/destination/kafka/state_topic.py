@@ -3,9 +3,9 @@
 Its name is `_tidemark.<ledger>`, and it has one partition. A record is JSON under a key:
 
     term                              the newest term of a runner (`destination.fence.Term`)
-    <application> chunks <table>      {"epoch": 9}, and of a copy in progress {"epoch": 8, "part": {…}}
-    <application> changes <table>     {"epoch": 12, "largest_seq": 5120, "generation": 0, "begun": -1}
-    topic <table>                     {"topic": "shop.orders", "id": "…"}
+    <application> chunks <table>      `sent_records.SentChunks`
+    <application> changes <table>     `sent_records.SentChanges`
+    topic <table>                     `sent_records.UsedTopic`
 
 The application names the count of epochs (`ledger.state.Owner`). A record is written in the transaction of the messages
 that it tells of. Only the last one of a key is kept, so the topic is small however long a pipeline runs.
@@ -118,7 +118,9 @@ class StateTopic:
     def forget(self) -> None:
         """Read everything again: another runner may have written, or the topic may be another one."""
         with self._lock:
-            consumer, self._consumer, self._records = self._consumer, None, {}
+            consumer = self._consumer
+            self._consumer = None
+            self._records = {}
             self._is_read = False
             self._is_at_end = False
             self._next = 0

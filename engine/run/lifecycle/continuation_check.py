@@ -11,7 +11,9 @@ from functools import partial
 
 from engine.base.errors import TidemarkError
 from engine.base.parallel import map_parallel
-from engine.capture.projection.projection_rules import check_asked, with_other_projection
+from engine.capture.projection.filter_parser import parse_where
+from engine.capture.projection.projection_rules import check_asked, check_spec, with_other_projection
+from engine.capture.projection.row_filter import collated_columns
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
@@ -46,7 +48,33 @@ def check_all(spec: Spec, directory: Directory, endpoint: Endpoint, preflight: P
     if destination.outcome == "ok":
         checks += check_continuation(spec, directory, endpoint, preflight)
         checks += _catalog(spec, directory, preflight.tables)
+    checks += _filters(spec, preflight.tables)
     return [*checks, *_select(directory, endpoint), *_load_variables(spec, endpoint)]
+
+
+def check_projections(spec: Spec, directory: Directory, tables: list[Table], removed_tables: list[Table]) -> None:
+    """Raises SpecError if the rules for rows and columns do not fit the tables of the catalog.
+
+    A run that continues with the rules of the ledger does not ask: a column that they name may be dropped by now.
+    """
+    state = Ledger(directory.ledger).state
+    if state is None or with_other_projection(spec, state) or any(t.full_name not in state.tables for t in tables):
+        check_spec(spec, tables, removed_tables)
+
+
+def _filters(spec: Spec, tables: list[Table]) -> list[Check]:
+    """Warnings of row filters that compare texts otherwise than the server does."""
+    checks = []
+    for table in tables:
+        where = spec.projection_rules(table.database, table.name).where
+        compared = {} if where is None else collated_columns(parse_where(where, table), table)
+        if compared:
+            names = ", ".join(f"{name} ({collation})" for name, collation in compared.items())
+            fix = "Name each spelling that is meant, such as region IN ('EU', 'eu'), or leave it if there is one."
+            why = "The server takes texts for equal that differ in case, accents or spaces at their end."
+            actual = f"exactly, also those of {names}"
+            checks.append(Check(f"row filter of {table.full_name}", "warn", "compares texts", actual, why, fix))
+    return checks
 
 
 def _load_variables(spec: Spec, endpoint: Endpoint) -> list[Check]:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from engine.base.errors import PreflightError
 from engine.base.writable import write_fault
+from engine.destination.registry import ask_servers, server_fault
 from engine.source.preflight import Check
 from engine.spec.sink_settings import Sink
 from engine.store.folder_at import folder_at
@@ -15,6 +16,10 @@ _WHY = "Mirrors and change logs are written there."
 def check_destination(sink: Sink) -> Check:
     """Whether the destination can be written."""
     name = f"sink {sink.name}" if sink.name else "destination"
+    fault, fix = server_fault(sink)
+    if fault or sink.has_topics_alone:
+        expected = "topics can be created, and transactions begun"
+        return Check(name, "fail" if fault else "ok", expected, fault or expected, "Messages are sent there.", fix)
     if (folder := sink.local_path) is None:
         return _of_bucket(sink, name)
     fault = write_fault(folder)
@@ -30,8 +35,9 @@ def _of_bucket(sink: Sink, name: str) -> Check:
 
 
 def ask_store(sink: Sink) -> None:
-    """Raises the store's error if the destination is in a bucket that cannot be used now. One request."""
-    if sink.local_path is None:
+    """Raises the error of a bucket, or of servers, that cannot be used now. One request."""
+    ask_servers(sink)
+    if sink.is_bucket:
         sink.folder.find(".tidemark-room")
 
 

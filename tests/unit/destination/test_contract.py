@@ -104,6 +104,27 @@ def test_a_resnapshot_replaces_the_table_whenever_the_publisher_is_killed(
     assert len(set(changes(kind, tmp_path))) == len(changes(kind, tmp_path))
 
 
+@pytest.mark.parametrize("killed", [(7,), (3, 5, 6), range(8)])
+def test_an_earlier_resnapshot_is_not_begun_again_with_wider_columns(
+    tmp_path: Path, killed: Sequence[int], kind: Kind
+) -> None:
+    """The ledger still has its epoch when the next run starts; the change log has later changes, and stays as it is."""
+    world = World(tmp_path, kind=kind)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 2, 2)]), resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), resnapshot=switch(OLD, OTHER))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(1, 1), (2, 2), (3, 3)])], copied=True)
+    world.epoch(changes=world.changes(OTHER, [("+I", 4, 2**40)]))
+    world.epoch(changes=world.changes(OTHER, [("-D", 1, 1)]))
+    publish_story(world, tmp_path, killed)
+    assert table_rows(kind, tmp_path) == [(2, 2), (3, 3), (4, 2**40)]
+    assert changes(kind, tmp_path)[-2:] == [("+I", 4, 2**40), ("-D", 1, 1)]
+    assert kind != "delta" or len(changes(kind, tmp_path)) == 4
+    assert not list((tmp_path / "lake" / "d").glob("t__changes__until_*"))
+
+
 @pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
 def test_a_column_comes_and_another_one_goes(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
     """Rows from before have NULL in a new column."""

@@ -9,6 +9,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 import sqlglot
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from app.common.view.roles import OPERATOR, VIEWER, role_of
 from engine.pipeline.state_machines import MACHINES
@@ -223,11 +224,15 @@ def _setting(section: str, key: str) -> bool:
 def _assigned(key: str, value: str) -> bool:
     """Whether some section of a spec accepts the value."""
     sections: list[Any] = [field.annotation for field in Spec.model_fields.values() if _is_section(field.annotation)]
+    fields = [field.annotation for section in sections for field in section.model_fields.values()]
+    sections += [one for field in fields for one in get_args(field) if _is_section(one)]
     holders = [model for model in sections if key in model.model_fields]
-    typed = tomllib.loads(f"it = {value}")["it"]
+    typed, accepted = tomllib.loads(f"it = {value}")["it"], 0
     for model in holders:
-        model.__pydantic_validator__.validate_assignment(model.model_construct(), key, typed)
-    return bool(holders)
+        with suppress(ValidationError):
+            model.__pydantic_validator__.validate_assignment(model.model_construct(), key, typed)
+            accepted += 1
+    return accepted > 0
 
 
 def _is_section(model: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +26,7 @@ from engine.capture.projection.projection_rules import (
     projection_of,
     projection_record,
 )
-from engine.capture.projection.row_filter import filter_mask
+from engine.capture.projection.row_filter import collated_columns, filter_mask
 from engine.capture.projection.table_projection import Projection, published_as
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
@@ -48,6 +49,7 @@ TABLE = Table(
         Column("blob", "varbinary", length=8),
         Column("flag", "bit", precision=1),
         Column("points", "vector"),
+        Column("year", "year"),
     ),
     ("id",),
 )
@@ -169,6 +171,14 @@ def test_a_filter_passes_what_is_true_in_three_valued_logic(tree: Tree, rows: li
     assert filter_mask(parse_where(sql(tree), TABLE), table).tolist() == [truth(tree, row) is True for row in rows]
 
 
+def test_columns_that_the_server_compares_otherwise_are_named() -> None:
+    """Those with a collation by which other texts are equal, too; not labels, whose spelling is checked."""
+    condition = parse_where("name = 'x' AND state = 'new' AND n = 1", TABLE)
+    assert collated_columns(condition, TABLE) == {"name": "utf8mb4_general_ci"}
+    exact = replace(TABLE, columns=tuple(replace(one, collation="utf8mb4_0900_bin") for one in TABLE.columns))
+    assert collated_columns(condition, exact) == {}
+
+
 @pytest.mark.parametrize(
     ("where", "why"),
     [
@@ -183,6 +193,8 @@ def test_a_filter_passes_what_is_true_in_three_valued_logic(tree: Tree, rows: li
         ("name = 1", "1 is not a value of 'name'"),
         ("name = x'61'", "is not a value of 'name'"),
         ("state < 'new'", "ENUM, which is compared with = != IN alone"),
+        ("state = 'NEW'", "'NEW' is not a label of 'state'; the nearest is 'new'"),
+        ("year = 24", "24 is no YEAR; write it with four digits"),
         ("points = 1", "with IS NULL alone"),
         ("n = NULL", "say IS NULL"),
         ("n IN (1, NULL)", "say IS NULL"),

@@ -136,7 +136,7 @@ def test_values_are_exact() -> None:
             "bool": [True, None],
             "binary": [b"\x00\xff", None],
             "date": [date(1, 1, 1), None],
-            "datetime": pa.array([datetime(2026, 1, 31, 12, 30, 0, 500000), None], pa.timestamp("us")),
+            "datetime": pa.array([datetime(2026, 1, 31, 12, 30, 0, 500000, UTC), None], pa.timestamp("us")),
             "timestamp": pa.array([datetime(2026, 1, 31, 12, 30, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
             "vector": pa.array([[1.5, -2.0], None], pa.list_(pa.float32())),
         }

@@ -1,0 +1,58 @@
+"""The records of the state topic that tell of a table (`state_topic` lists all)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class _Record:
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any] | None) -> Self:
+        """As stored; without one, what a new table has."""
+        return cls(**record) if record else cls()
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SentChanges(_Record):
+    """Which changes of a table its topic has."""
+
+    epoch: int = -1
+    """The last epoch of them."""
+    largest_seq: int = 0
+    generation: int = 0
+    """Counts the resnapshots."""
+    begun: int = -1
+    """The epoch after which the generation began; -1 for the first one."""
+
+
+@dataclass(frozen=True)
+class SentChunks(_Record):
+    """Which rows of its copies its topic has."""
+
+    epoch: int = -1
+    """The last epoch of which it has all rows."""
+    part_epoch: int = -1
+    """A later one of which it has some; -1 for none."""
+    part_files: str = ""
+    """The files of that epoch."""
+    part_rows: int = 0
+    """How many of their rows it has, from the first one on."""
+
+    def rows_of(self, epoch: int, files: str) -> int:
+        """How many rows of these files it has."""
+        return self.part_rows if (self.part_epoch, self.part_files) == (epoch, files) else 0
+
+
+@dataclass(frozen=True)
+class UsedTopic(_Record):
+    """The topic of a table."""
+
+    topic: str = ""
+    """Its name; "" if the table has none yet."""
+    id: str = ""
+    """What tells it from a later one of its name."""

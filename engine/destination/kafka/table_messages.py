@@ -1,0 +1,154 @@
+"""The messages of a table's files: of changes, and of rows of chunks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.base import clock
+from engine.base.errors import DestinationError
+from engine.capture.batches import batches, parquet_file
+from engine.capture.files import DataFile
+from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TX, Table
+from engine.destination.kafka.epoch_transaction import Message
+from engine.destination.kafka.message_formats import MessageMaker, Messages
+from engine.destination.kafka.row_events import RowEvents, complete_rows, row_events, rows_read
+from engine.spec.kafka_settings import KafkaSettings
+from engine.store.folder import Folder
+
+Headers = list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True)
+class TableMessages:
+    """Makes the messages of one epoch of a table. name: of the sink. topic: the table's."""
+
+    table: Table
+    settings: KafkaSettings
+    name: str
+    topic: str
+    epoch: int
+    generation: int
+
+    def of(self, events: Iterable[tuple[MessageMaker, RowEvents]]) -> Iterator[Message]:
+        """The messages of events, as they are sent."""
+        now_ms = int(clock.unix_s() * 1000)
+        for maker, some in events:
+            yield from self._sent(maker.messages(some, now_ms))
+
+    @property
+    def maker(self) -> MessageMaker:
+        """Makes messages of events."""
+        return MessageMaker(self.table, self.settings, self.name)
+
+    def _sent(self, messages: Messages) -> Iterator[Message]:
+        self._check_size(messages)
+        tombstones = self.settings.tombstones and self.settings.format != "json"
+        keys, values = messages.keys.to_pylist(), messages.values.to_pylist()
+        headers: Iterable[Any] = self._headers(messages) if self.settings.headers else [None] * len(keys)
+        for key, value, deletes, own in zip(keys, values, messages.is_deletion.tolist(), headers, strict=True):
+            yield Message(self.topic, key, value, own)
+            if deletes and tombstones:
+                yield Message(self.topic, key, None, own)
+
+    def _check_size(self, messages: Messages) -> None:
+        largest = pc.max(pc.binary_length(messages.values)).as_py() or 0
+        if largest > self.settings.max_message_bytes:
+            raise DestinationError(
+                f"A row of {self.table.full_name} is a message of {largest:,} bytes; sink.kafka.max_message_bytes is "
+                f"{self.settings.max_message_bytes:,}.",
+                detail="The table stops before this epoch; the others continue.",
+                hint="Raise it, and max.message.bytes of the topic and message.max.bytes of the brokers with it. Then: "
+                f"tidemark redump SPEC --table {self.table.full_name}",
+            )
+
+    def _headers(self, messages: Messages) -> Iterator[Headers]:
+        constant: Headers = [
+            ("table", self.table.full_name.encode()),
+            ("epoch", str(self.epoch).encode()),
+            ("generation", str(self.generation).encode()),
+        ]
+        kinds, facts = messages.kinds.to_pylist(), messages.images
+        if not facts.num_columns:
+            return ([*constant, ("kind", kind.encode())] for kind in kinds)
+        texts = (facts[TM_POSITION].to_pylist(), facts[TM_TX].to_pylist(), facts[TM_SEQ].to_pylist())
+        return (
+            [
+                *constant,
+                ("kind", kind.encode()),
+                ("position", (position or "").encode()),
+                ("gtid", (gtid or "").encode()),
+                ("sequence", str(seq).encode()),
+            ]
+            for kind, position, gtid, seq in zip(kinds, *texts, strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ChangePart:
+    """The changes of some epochs, from readers' files in a folder."""
+
+    made: TableMessages
+    folder: Folder
+    files: Sequence[DataFile]
+
+    @property
+    def topic(self) -> str:
+        """That of the table."""
+        return self.made.topic
+
+    def messages(self) -> Iterator[Message]:
+        """Their messages, in the order of the changes."""
+        return self.made.of(self._events())
+
+    def _events(self) -> Iterator[tuple[MessageMaker, RowEvents]]:
+        maker, rest = self.made.maker, None
+        for file in sorted(self.files, key=lambda file: file.low.get(TM_SEQ, 0)):
+            for batch in _batches(self.folder, file):
+                rows = batch if rest is None else pa.concat_tables([rest, batch], promote_options="default")
+                count = complete_rows(rows)
+                rest = rows.slice(count)
+                yield maker, self._of(rows.slice(0, count), maker)
+        if rest is not None and rest.num_rows:
+            yield maker, self._of(rest, maker)
+
+    def _of(self, rows: pa.Table, maker: MessageMaker) -> RowEvents:
+        return row_events(rows, maker.keys(rows) if self.made.table.key else None)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkPart:
+    """The rows of chunks, from readers' files in a folder."""
+
+    made: TableMessages
+    folder: Folder
+    files: Sequence[DataFile]
+
+    @property
+    def identity(self) -> str:
+        """Tells these files from others of the same epoch."""
+        return " ".join(f"{file.name}:{file.rows}" for file in self.files)
+
+    def messages(self, after: int) -> Iterator[Message]:
+        """Their messages, without those of the first `after` rows."""
+        return self.made.of(self._events(after))
+
+    def _events(self, after: int) -> Iterator[tuple[MessageMaker, RowEvents]]:
+        maker = self.made.maker
+        for file in self.files:
+            if after >= file.rows:
+                after -= file.rows
+                continue
+            for batch in _batches(self.folder, file):
+                rows = batch.slice(min(after, batch.num_rows))
+                after -= min(after, batch.num_rows)
+                if rows.num_rows:
+                    yield maker, rows_read(rows)
+
+
+def _batches(folder: Folder, file: DataFile) -> Iterator[pa.Table]:
+    with folder.open(file.name) as data, parquet_file(data) as parquet:
+        for _, batch in batches(parquet):
+            yield batch

@@ -1,0 +1,75 @@
+"""The topic of a table: whether it is there, is the one that it was, and has no messages of others."""
+
+from engine.base.errors import DestinationError, SpecError
+from engine.decode.schema import Table
+from engine.destination.kafka.sent_records import UsedTopic
+from engine.destination.kafka.shared_topics import SharedTopics
+
+
+class TableTopic:
+    """name: as the spec has it."""
+
+    def __init__(self, shared: SharedTopics, table: Table) -> None:
+        self._shared = shared
+        self._table = table.full_name
+        self.name = shared.settings.topic_of(table.database, table.name)
+        self.key = f"topic {self._table}"
+        """Of its record in the state topic."""
+
+    @property
+    def place(self) -> str:
+        """What it is, for messages."""
+        return f"topic {self.name} at {self._shared.settings.servers}"
+
+    @property
+    def used(self) -> UsedTopic:
+        """The one that this pipeline has used."""
+        return UsedTopic.from_json(self._shared.record(self.key))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this pipeline has used it, and a topic of its name is there."""
+        return bool(self.used.topic) and self.name in self._shared.topics.all()
+
+    def fault(self) -> str:
+        """Why it is not the one that this pipeline has used; "" if it is."""
+        used = self.used
+        if not used.topic:
+            return f"{self.place} was never used by this pipeline"
+        if used.topic not in self._shared.topics.all():
+            return f"{self.place} is gone"
+        if self._shared.topics.identity(used.topic) != used.id:
+            return f"{self.place} was deleted and created again"
+        return ""
+
+    def require_own(self) -> None:
+        """Raises SpecError if it has messages of others, and the spec does not permit that."""
+        settings = self._shared.settings
+        if settings.has_one_topic or self.used.topic or self.name not in self._shared.topics.all(newest=True):
+            return
+        if settings.existing_topics == "refuse" and not self._shared.topics.is_empty(self.name):
+            raise SpecError(
+                f"The {self.place} exists already, and has messages that this pipeline has not sent.",
+                detail="Its readers would get the rows of both; nothing was sent.",
+                hint='Choose another sink.kafka.topic, delete that topic, or set existing_topics = "append" in '
+                "[sink.kafka].",
+            )
+
+    def begin(self) -> None:
+        """Begin to use it; create it if it is not there."""
+        shared = self._shared
+        self.require_own()
+        if self.name not in shared.topics.all(newest=True):
+            if not shared.settings.create_topics:
+                raise DestinationError(
+                    f"The {self.place} is not there.",
+                    detail="The table stops; nothing of it was sent. create_topics is false.",
+                    hint=f"Create the topic, then: tidemark redump SPEC --table {self._table}",
+                )
+            shared.topics.create_for_table(self.name)
+        shared.snapshots.write({self.key: UsedTopic(self.name, shared.topics.identity(self.name)).to_json()})
+
+    def delete(self) -> None:
+        """Delete it, unless other tables share it."""
+        if not self._shared.settings.has_one_topic:
+            self._shared.topics.delete(self.used.topic)
