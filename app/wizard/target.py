@@ -16,10 +16,11 @@ from app.common import engine, jobs, messages, source_queries
 from app.common.view import words
 from app.common.view.draft import Draft
 from app.common.view.template import toml
-from app.wizard import catalog, drafts, frame
+from app.wizard import catalog, drafts, frame, kafka
 from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
+from engine.destination.registry import server_fault
 from engine.spec.settings import Spec
 from engine.store import folder_trial
 
@@ -48,6 +49,8 @@ MIRROR_HELP = (
 )
 _PLACES = ("This machine", "Cluster or Connect server")
 _TRY_S = 400.0
+_BROKERS_S = 4.0
+"""How long brokers have for an answer while the page waits."""
 
 
 def destination(draft: Draft) -> None:
@@ -56,8 +59,9 @@ def destination(draft: Draft) -> None:
     with left:
         st.markdown(f"**Destination** :gray[{destination_kind.KEEPS.get(destination_kind.kind_of(draft), '')}]")
         _kind(draft)
+        kafka.fields(draft)
         frame.text(
-            "Destination folder",
+            destination_kind.folder_label(draft),
             draft,
             "sink",
             "path",
@@ -91,7 +95,8 @@ def _kind(draft: Draft) -> None:
         args=(draft.id, key),
     )
     if not destination_kind.has_mirrors(draft):
-        st.caption(destination_kind.WITHOUT_MIRRORS)
+        kind = destination_kind.KINDS.get(destination_kind.kind_of(draft), "They")
+        st.caption(destination_kind.WITHOUT_MIRRORS.format(kind))
 
 
 def _keep_kind(identity: str, key: str) -> None:
@@ -182,6 +187,8 @@ def examined(draft: Draft, spec: Spec) -> Draft:
     Workers of a remote Spark must see it under the same path.
     """
     path = spec.sink.local_path
+    if fault := server_fault(spec.sink, answer_s=_BROKERS_S)[0]:
+        return frame.note(draft, "Destination", "fail", fault)
     if path is None:
         trial = folder_trial.tried(spec.sink.folder)
         text = f"{trial.fault.rstrip('.')}. {trial.remedy}" if trial.fault else f"{spec.sink.path} is writable."
@@ -203,7 +210,7 @@ def _folder(draft: Draft, spec: Spec) -> Draft:
         messages.three_parts(
             finding.text,
             "Nothing can be published there.",
-            "Choose another folder, or grant this user write permission.",
+            destination_kind.REMEDIES.get(spec.sink.type, destination_kind.FOLDER_REMEDY),
         )
     elif finding is not None and finding.outcome == "warn":
         messages.three_parts(
@@ -213,7 +220,8 @@ def _folder(draft: Draft, spec: Spec) -> Draft:
             amber=True,
         )
     else:
-        st.markdown(f":green[:material/check_circle:] writable{_room(spec.sink.local_path)}")
+        answers = "the brokers answer · " if spec.sink.kafka is not None else ""
+        st.markdown(f":green[:material/check_circle:] {answers}writable{_room(spec.sink.local_path)}")
     return draft
 
 

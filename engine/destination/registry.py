@@ -29,13 +29,16 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
     return DeltaDestination(sink, notes, known_tables)
 
 
-def server_fault(sink: Sink) -> tuple[str, str]:
-    """Why the servers of a sink cannot be used, and what to do; two empty texts if they can, or it has none."""
+def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:
+    """Why the servers of a sink cannot be used, and what to do; two empty texts if they can, or it has none.
+
+    answer_s: how long they have for an answer.
+    """
     if sink.kafka is None:
         return "", ""
     from engine.destination.kafka.broker_trial import tried
 
-    trial = tried(sink.kafka)
+    trial = tried(sink.kafka, answer_s)
     return trial.fault, trial.remedy
 
 

@@ -3,10 +3,12 @@
 import json
 import re
 import tomllib
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage, healthy
+from tests.servers.kafka_broker import kafka_broker
 
 
 def fill(page: Page, label: str, text: str) -> None:
@@ -128,3 +130,27 @@ def test_parquet_files_have_no_settings_of_mirrors(simulated: Console, open_page
     choose(page, "Kind", "Delta tables")
     expect(page.get_by_label("Merging into the mirror", exact=True)).to_be_visible()
     healthy(page)
+
+
+def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
+    """Brokers that do not answer are named; those that do are tried. The spec has what was chosen."""
+    with kafka_broker(tmp_path) as broker:
+        page = open_page(f"{simulated.url}/new?draft=0000abcf&step=Connect")
+        fill(page, "Pipeline name", "events")
+        fill(page, "Host", "db.example.com")
+        page.get_by_role("button", name="Destination", exact=True).click()
+        expect(page).to_have_url(re.compile("step=Destination"))
+        choose(page, "Kind", "Kafka topics")
+        expect(page.get_by_text("Kafka topics have no mirrors.")).to_be_visible()
+        fill(page, "Folder for files until they are sent", "staged")
+        fill(page, "Brokers", "127.0.0.1:1")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("Kafka at 127.0.0.1:1")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("Correct the brokers' addresses")
+        fill(page, "Brokers", broker.address)
+        expect(page.get_by_text("the brokers answer · writable")).to_be_visible()
+        fill(page, "Topic", "shop.{table}")
+        choose(page, "Messages", "Plain rows; a deletion is a message without a value")
+        page.screenshot(path=tmp_path / "kafka.png", full_page=True)
+        healthy(page)
+    (draft,) = [text for path in simulated.home.rglob("*.json") if "shop.{table}" in (text := path.read_text())]
+    assert all(word in draft for word in ('"kafka"', broker.address, '"json"', "staged"))

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -108,6 +109,28 @@ def test_delta_and_kafka_on_one_pipeline(
     pipeline.run("caught-up")
     _assert_right(broker, pipeline, server, "orders")
     assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
+
+
+def test_row_kinds_of_a_copy_and_its_changes(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """As `changelog-json` has them: the copy is inserts, an update two messages, a new key a deletion and an insert."""
+    server.execute(f"CREATE TABLE {database}.orders (id INT PRIMARY KEY, state VARCHAR(9), price DECIMAL(20,2))")
+    server.execute(f"INSERT INTO {database}.orders VALUES (1, 'new', 20.10), (2, 'new', 0.05), (3, 'new', NULL)")
+    section = _section(broker, 'format = "changelog-json"')
+    pipeline = new_pipeline(server, database, kind="kafka", more=section)
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.orders SET state = 'paid' WHERE id < 3")
+    server.execute(f"UPDATE {database}.orders SET id = 30 WHERE id = 3")
+    server.execute(f"DELETE FROM {database}.orders WHERE id = 2")
+    pipeline.run("caught-up")
+    found = kafka.messages(broker.address, f"{database}.orders")
+    kinds = Counter(one.value["op"] for one in found)
+    assert kinds == {"+I": 4, "-U": 2, "+U": 2, "-D": 2}
+    of_first = [(one.value["op"], one.value["data"]["state"]) for one in found if one.key == '{"id":1}']
+    assert of_first == [("+I", "new"), ("-U", "new"), ("+U", "paid")]
+    prices = {one.value["data"]["price"] for one in found}
+    assert prices == {"20.10", "0.05", None}
 
 
 def _has_stopped(pipeline: Pipeline) -> bool:

@@ -4,12 +4,13 @@ from app.common.view.draft import Draft
 from engine.spec.sink_settings import OF_MIRRORS
 
 _PATH = ("sink", "type")
-DELTA, PARQUET = "delta", "parquet"
-KINDS = {DELTA: "Delta tables", PARQUET: "Parquet files"}
+DELTA, PARQUET, KAFKA = "delta", "parquet", "kafka"
+KINDS = {DELTA: "Delta tables", PARQUET: "Parquet files", KAFKA: "Kafka topics"}
 """The values of `sink.type`, and their labels."""
 KEEPS = {
     DELTA: "a mirror and a change log for each source table",
     PARQUET: "a change log for each source table, by date and hour",
+    KAFKA: "a change log for each source table, as messages",
 }
 FORMATS = {
     "": "Delta alone",
@@ -38,9 +39,22 @@ CATALOG_FIELDS = {
     ),
 }
 """By type: the label of the URL, an example, and the label and the setting of the secret."""
+KAFKA_SETTINGS = ("sink", "kafka")
+MESSAGES = {
+    "debezium-json": "Debezium's JSON: before, after, source, op",
+    "changelog-json": "changelog-json: a message for each +I, -U, +U, -D",
+    "canal-json": "Canal's JSON",
+    "maxwell-json": "Maxwell's JSON",
+    "json": "Plain rows; a deletion is a message without a value",
+}
+"""The values of `sink.kafka.format`, and their labels."""
+FOLDER_REMEDY = "Choose another folder, or grant this user write permission."
+REMEDIES = {
+    KAFKA: "Correct the brokers' addresses, or their settings in [sink.kafka]. They must be reached from this machine."
+}
+"""What to do if a destination cannot be used, by kind."""
 WITHOUT_MIRRORS = (
-    "Parquet files have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part "
-    "of a table."
+    "{} have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part of a table."
 )
 _ICEBERG_LAYOUT = (
     "├── <database>/<table>                     the mirror\n"
@@ -55,12 +69,18 @@ _LAYOUTS = {
         "│   └── date=…/hour=…/*.parquet\n"
         "└── _manifests/<epoch>.json   what is published"
     ),
+    KAFKA: "└── _staged/<database>/<table>   files, until they are sent",
 }
 
 
 def kind_of(draft: Draft) -> str:
     """The value of `sink.type`."""
     return str(draft.get(*_PATH, default=DELTA))
+
+
+def folder_label(draft: Draft) -> str:
+    """What `sink.path` is called."""
+    return "Folder for files until they are sent" if kind_of(draft) == KAFKA else "Destination folder"
 
 
 def has_mirrors(draft: Draft) -> bool:
@@ -71,6 +91,8 @@ def has_mirrors(draft: Draft) -> bool:
 def with_kind(draft: Draft, kind: str) -> Draft:
     """The draft with a kind, without the settings that the kind has not."""
     draft = draft.put(*_PATH, value=kind)
+    if kind != KAFKA:
+        draft = draft.put(*KAFKA_SETTINGS, value=None)
     if not has_mirrors(draft):
         for key in OF_MIRRORS:
             draft = draft.put("sink", key, value=None)

@@ -1,11 +1,12 @@
 """Tries brokers before a run: whether they answer, take the login, and permit topics and transactions."""
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.store_errors import StoreAccessError
-from engine.destination.kafka.client import ANSWER_S, Clients, asked, explained
+from engine.destination.kafka.client import ANSWER_S, Clients
 from engine.spec.kafka_settings import KafkaSettings
 from engine.store.folder_trial import FolderTrial
 
@@ -17,17 +18,16 @@ _REACH = "Make sure that this host reaches the brokers, and that they are advert
 _TRIAL = "_tidemark.trial"
 
 
-def tried(settings: KafkaSettings) -> FolderTrial:
-    """Whether the brokers can be used. Leaves nothing there."""
+def tried(settings: KafkaSettings, answer_s: float | None = None) -> FolderTrial:
+    """Whether the brokers can be used. Leaves nothing there. answer_s: how long they have for an answer."""
     clients = Clients(settings)
     try:
-        ask(settings)
-        admin = clients.admin()
+        admin = _asked(clients, answer_s)
         topic = NewTopic(_TRIAL, settings.partitions, settings.replication)
         future = admin.create_topics([topic], validate_only=True, request_timeout=ANSWER_S)[_TRIAL]
-        asked(lambda: future.result(ANSWER_S), settings.servers)
+        clients.asked(lambda: future.result(ANSWER_S), admin)
         producer = clients.producer(_TRIAL, lambda *_: None)
-        asked(lambda: producer.init_transactions(ANSWER_S), settings.servers)
+        clients.asked(lambda: producer.init_transactions(ANSWER_S), producer)
     except StoreAccessError as error:
         return FolderTrial(str(error), _LOGIN)
     except OSError as error:
@@ -37,14 +37,19 @@ def tried(settings: KafkaSettings) -> FolderTrial:
     except TidemarkError as error:
         return FolderTrial(error.message, _remedy(error))
     except KafkaException as error:
-        return FolderTrial(str(explained(error.args[0], settings.servers)), _REACH)
+        return FolderTrial(str(clients.explained(error.args[0])), _REACH)
     return FolderTrial()
 
 
-def ask(settings: KafkaSettings) -> None:
+def ask(settings: KafkaSettings, answer_s: float | None = None) -> None:
     """Raises StoreAwayError or StoreAccessError if the brokers do not answer."""
-    admin = Clients(settings).admin()
-    asked(lambda: admin.list_topics(timeout=ANSWER_S), settings.servers)
+    _asked(Clients(settings), answer_s)
+
+
+def _asked(clients: Clients, answer_s: float | None) -> AdminClient:
+    admin = clients.admin()
+    clients.asked(lambda: admin.list_topics(timeout=answer_s or ANSWER_S), admin)
+    return admin
 
 
 def _remedy(error: TidemarkError) -> str:

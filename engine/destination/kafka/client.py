@@ -17,7 +17,7 @@ _QUEUE_KIB = 64 << 10
 _LOGGER = logging.getLogger("tidemark.kafka")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False  # what it logs comes as an error, too
-_QUIET: dict[str, Any] = {"log_level": 0, "logger": _LOGGER, "error_cb": lambda _: None}
+_QUIET: dict[str, Any] = {"log_level": 0, "logger": _LOGGER}
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
 _REFUSED = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -70,6 +70,30 @@ class Clients:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
+        self._cause: KafkaError | None = None
+        """The last error of a connection that says more than that nobody answers: of TLS, or of a login."""
+
+    def _common(self) -> dict[str, Any]:
+        return {**self.settings.client(), **_QUIET, "error_cb": self._met}
+
+    def _met(self, error: KafkaError) -> None:
+        if error.code() in _REFUSED or error.code() == KafkaError._SSL:  # noqa: SLF001
+            self._cause = error
+
+    def asked(self, action: Callable[[], T], client: AdminClient | Consumer | Producer | None = None) -> T:
+        """What a client answers. Raises what `explained` returns."""
+        self._cause = None
+        try:
+            return action()
+        except KafkaException as error:
+            if client is not None and not isinstance(client, Consumer):
+                client.poll(0)  # calls back with what became of its connections
+            raise self.explained(error.args[0]) from error
+
+    def explained(self, error: KafkaError) -> Exception:
+        """What an error means for the pipeline."""
+        cause = self._cause if self._cause is not None and error.code() in _AWAY else error
+        return explained(cause, self.settings.servers)
 
     def producer(self, identity: str, on_delivery: Callable[[KafkaError | None, Any], None]) -> Producer:
         """A producer of transactions. on_delivery: called for each message that was not stored.
@@ -80,8 +104,7 @@ class Clients:
         settings = self.settings
         return Producer(
             {
-                **settings.client(),
-                **_QUIET,
+                **self._common(),
                 "transactional.id": identity,
                 "transaction.timeout.ms": settings.transaction_timeout_s * 1000,
                 "message.timeout.ms": settings.transaction_timeout_s * 1000,
@@ -101,8 +124,7 @@ class Clients:
         """A consumer of committed messages, which belongs to no group."""
         return Consumer(
             {
-                **self.settings.client(),
-                **_QUIET,
+                **self._common(),
                 "group.id": "tidemark",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -115,15 +137,7 @@ class Clients:
 
     def admin(self) -> AdminClient:
         """A client that creates topics."""
-        return AdminClient({**self.settings.client(), **_QUIET})
-
-
-def asked(action: Callable[[], T], servers: str) -> T:
-    """What a client answers. Raises what `explained` returns."""
-    try:
-        return action()
-    except KafkaException as error:
-        raise explained(error.args[0], servers) from error
+        return AdminClient(self._common())
 
 
 def explained(error: KafkaError, servers: str) -> Exception:

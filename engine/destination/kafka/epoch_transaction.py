@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from engine.base import clock
 from engine.base.errors import PipelineHeldError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
-from engine.destination.kafka.client import ANSWER_S, Clients, FencedError, explained
+from engine.destination.kafka.client import ANSWER_S, Clients, FencedError
 from engine.destination.kafka.state_topic import encoded
 
 _STALL_S = 30.0
@@ -167,7 +167,7 @@ class TransactionalProducer:
 
     def _failed(self, error: KafkaError) -> Exception:
         """The error for the pipeline. A fenced producer ends the run only if a later runner has taken over."""
-        ours = explained(error, self.servers)
+        ours = self._clients.explained(error)
         if error.fatal() or isinstance(ours, FencedError):
             self._producer = None
             self.is_open = False

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from engine.base import clock
 from engine.base.store_errors import StoreAwayError
-from engine.destination.kafka.client import ANSWER_S, Clients, explained
+from engine.destination.kafka.client import ANSWER_S, Clients
 from engine.destination.kafka.topics import Topics
 
 _SETTINGS = {
@@ -90,7 +90,7 @@ class StateTopic:
             try:
                 message = consumer.poll(1.0)
             except KafkaException as error:
-                raise explained(error.args[0], self._clients.settings.servers) from error
+                raise self._clients.explained(error.args[0]) from error
             if message is None:
                 if clock.monotonic_s() > deadline_s:
                     raise StoreAwayError(f"The store does not answer: Kafka at {self._clients.settings.servers}")
@@ -99,7 +99,7 @@ class StateTopic:
             if fault is not None and fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                 self._is_at_end = True
             elif fault is not None:
-                raise explained(fault, self._clients.settings.servers)
+                raise self._clients.explained(fault)
             else:
                 self._take(message)
                 deadline_s = clock.monotonic_s() + ANSWER_S

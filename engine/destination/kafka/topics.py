@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from engine.base.errors import DestinationError
-from engine.destination.kafka.client import ANSWER_S, Clients, asked
+from engine.destination.kafka.client import ANSWER_S, Clients
 from engine.spec.periods import period_s
 
 
@@ -32,7 +32,7 @@ class Topics:
         """The names of all topics. newest: ask the brokers; else as they said last."""
         with self._lock:
             if newest or self._names is None:
-                answer = asked(lambda: self._client().list_topics(timeout=ANSWER_S), self._settings.servers)
+                answer = self._clients.asked(lambda: self._client().list_topics(timeout=ANSWER_S), self._client())
                 self._names = frozenset(answer.topics)
             return self._names
 
@@ -66,17 +66,16 @@ class Topics:
     def identity(self, name: str) -> str:
         """What tells a topic from a later one of its name. Raises DestinationError if it is not there."""
         future = self._client().describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)[name]
-        return str(asked(lambda: future.result(ANSWER_S), self._settings.servers).topic_id)
+        return str(self._clients.asked(lambda: future.result(ANSWER_S), self._client()).topic_id)
 
     def is_empty(self, name: str) -> bool:
         """Whether a topic has never had a message."""
         consumer = self._clients.consumer()
         try:
-            answer = asked(lambda: consumer.list_topics(name, timeout=ANSWER_S), self._settings.servers)
+            answer = self._clients.asked(lambda: consumer.list_topics(name, timeout=ANSWER_S))
             partitions = [TopicPartition(name, number) for number in answer.topics[name].partitions]
-            ends = asked(
-                lambda: [consumer.get_watermark_offsets(one, timeout=ANSWER_S) for one in partitions],
-                self._settings.servers,
+            ends = self._clients.asked(
+                lambda: [consumer.get_watermark_offsets(one, timeout=ANSWER_S) for one in partitions]
             )
         finally:
             consumer.close()
@@ -84,7 +83,7 @@ class Topics:
 
     def _done(self, future: Any, harmless: int) -> None:
         try:
-            asked(lambda: future.result(ANSWER_S), self._settings.servers)
+            self._clients.asked(lambda: future.result(ANSWER_S), self._client())
         except DestinationError as error:
             cause = error.__cause__
             if not isinstance(cause, KafkaException) or cause.args[0].code() != harmless:
