@@ -61,7 +61,7 @@ class Broker:
         self._properties = folder / "server.properties"
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         self._process: subprocess.Popen[bytes] | None = None
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        cluster = base64.b64encode(uuid.uuid4().bytes, b"_A").rstrip(b"=").decode()  # it may not begin with a dash
         command = [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
