@@ -20,7 +20,7 @@ from app.wizard import catalog, drafts, frame, kafka
 from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
-from engine.destination.registry import server_fault
+from engine.explore.server_trial import fault_of_servers
 from engine.spec.settings import Spec
 from engine.store import folder_trial
 
@@ -187,7 +187,7 @@ def examined(draft: Draft, spec: Spec) -> Draft:
     Workers of a remote Spark must see it under the same path.
     """
     path = spec.sink.local_path
-    if fault := server_fault(spec.sink, answer_s=_BROKERS_S)[0]:
+    if fault := fault_of_servers(spec.sink, _BROKERS_S):
         return frame.note(draft, "Destination", "fail", fault)
     if path is None:
         trial = folder_trial.tried(spec.sink.folder)

@@ -3,6 +3,7 @@
     Maintainable         a table whose files are rewritten and vacuumed
     Versioned            a table that can be rolled back, for backups
     InspectsCommits      a table that checks again what its last commits added
+    CompletesCopies      a table without a mirror that tells its readers which rows a new copy no longer has
     RemembersTables      a destination whose next run need not look through tables that have not changed
     KeepsVersions        a destination that retains the versions that backups name
     NamesPositions       a destination whose commits name where their epochs end in the binlog
@@ -22,7 +23,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
-from engine.journal.destination_events import TableMaintained
+from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.ledger.state import Owner
 
 MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
@@ -198,6 +199,17 @@ class NamesPositions(Protocol):
 
     def note_ends(self, ends: Iterable[EpochEnd]) -> None:
         """Take the ends of epochs that its tables are about to get. Their merges may follow much later."""
+
+
+@runtime_checkable
+class CompletesCopies(Protocol):
+    """A table without a mirror that tells its readers which rows a new copy no longer has."""
+
+    def complete_copy(self, epoch: int) -> SinkApplied | None:
+        """Called when all rows of a copy are appended, before the changes of its last epoch. MUST be idempotent by it.
+
+        None if there is nothing to tell.
+        """
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.capabilities import TableMaintenance
+from engine.destination.capabilities import CompletesCopies, TableMaintenance
 from engine.destination.destination_protocol import Content, CopyStart, DestinationTable, MirrorStep
 from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.destination_events import SinkApplied
@@ -192,6 +192,8 @@ class Target:
             self._complete_first(epoch, chunks, changes)
             return
         self.append("chunks", chunks)
+        if last.copied and isinstance(self.destination, CompletesCopies):
+            self.on_commit(self.destination.complete_copy(epoch))
         self.append("changes", changes)
         if self.destination.mirror is not None:
             self.waiting_files += self._unmerged_files(changes)

@@ -6,6 +6,7 @@ queries                SQL over mirrors and change logs, a key's history, the so
 copy_notices           that a table is not copied yet, and how far it is
 destination_sizes      files and sizes of tables: `TableMaintenance.sizes` of the destination counts them
 table_facts            what ledger and destination say of tables
+server_trial           whether the servers of a destination can be used, for a new pipeline
 """
 
 from typing import TYPE_CHECKING, Any

@@ -11,6 +11,7 @@ import pytest
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
@@ -131,6 +132,40 @@ def test_row_kinds_of_a_copy_and_its_changes(
     assert of_first == [("+I", "new"), ("-U", "new"), ("+U", "paid")]
     prices = {one.value["data"]["price"] for one in found}
     assert prices == {"20.10", "0.05", None}
+
+
+def test_keys_that_a_new_copy_lacks_are_deleted(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """Rows that were deleted without the binlog. Who keeps rows by key has the source, in any format."""
+    format_ = "debezium-json" if server.flavor == "mysql" else "json"
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES {', '.join(f'({n}, {n})' for n in range(1, 41))}")
+    pipeline = new_pipeline(server, database, kind="kafka", more=_section(broker, f'format = "{format_}"'))
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.t SET v = -v WHERE id % 2 = 0")
+    server.execute(f"DELETE FROM {database}.t WHERE id = 1")
+    pipeline.run("caught-up")
+    unlogged = f"DELETE FROM {database}.t WHERE id BETWEEN 10 AND 19"
+    statements(server, "SET sql_log_bin = 0", unlogged)()
+    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
+    server.execute(f"INSERT INTO {database}.t VALUES (12, 120)")
+    pipeline.run("caught-up")
+    found = kafka.messages(broker.address, f"{database}.t")
+    rows = dict[str | None, int]()
+    for one in found:
+        value = one.value if format_ == "json" or one.value is None else one.value["after"]
+        if value is None:
+            rows.pop(one.key, None)
+        else:
+            rows[one.key] = value["v"]
+    source = source_table(server, database, "t")
+    expected = zip(source["id"].to_pylist(), source["v"].to_pylist(), strict=True)
+    assert rows == {f'{{"id":{key}}}': value for key, value in expected}
+    deleted = [one.key for one in found if one.headers["kind"] == "-D" and one.headers["generation"] == "1"]
+    assert sorted(deleted, key=str) == [f'{{"id":{n}}}' for n in range(10, 20) if n != 12] or len(deleted) == 10
+    pipeline.run("caught-up")
+    assert len(kafka.messages(broker.address, f"{database}.t")) == len(found), "a later start sends nothing again"
 
 
 def _has_stopped(pipeline: Pipeline) -> bool:

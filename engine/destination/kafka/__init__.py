@@ -10,6 +10,7 @@ topics                creates, finds and deletes topics
 client                clients of librdkafka, and what their errors mean; `broker_trial`: whether brokers can be used
 json_values           Arrow columns as JSON texts
 row_events            images in pairs: what happened to each row
+vanished_keys         what a new copy no longer has, read back from the topic
 message_formats       events as messages: Debezium's, Canal's and Maxwell's JSON, changelog-json, plain rows
 
 An epoch is one transaction, and so is its number in the state topic: it is there with the messages, or not at all. The

@@ -5,9 +5,8 @@ first destination of the pipeline has them.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from engine.capture.landing import Landing
 from engine.decode.schema import Table
@@ -100,37 +99,25 @@ class KafkaDestination:
             if self._shared is None or self._shared.owner != owner:
                 epochs, snapshots = self._producers_of(owner.ledger)
                 state = self._state(owner.ledger)
-
-                def are_committed(records: Mapping[str, Any]) -> bool:
-                    now = state.read()
-                    return bool(records) and all(now.get(key) == one for key, one in records.items())
-
                 self._shared = SharedTopics(
                     self._settings,
                     self._sink.name or "tidemark",
                     owner,
                     self._landing,
+                    self._clients,
                     self._topics,
                     state,
                     self._terms,
-                    EpochTransaction(epochs, state.name, are_committed),
+                    EpochTransaction(epochs, state),
                     SnapshotMessages(snapshots, state),
-                    {},
                 )
             return self._shared
 
     def publish(self, end: EpochEnd) -> None:
         """Commit the transaction, if there is anything in it."""
-        shared = self._shared
-        if shared is None or not shared.unpublished:
-            return
-        self._terms.check()
-        records = dict(shared.unpublished)
-        shared.transaction.commit(records)
-        shared.state.note(records)
-        for key, one in records.items():
-            if shared.unpublished.get(key) == one:
-                del shared.unpublished[key]
+        if self._shared is not None:
+            self._terms.check()
+            self._shared.transaction.commit()
 
     def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """`terms.take` has done it."""

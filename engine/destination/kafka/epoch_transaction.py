@@ -6,7 +6,7 @@ there until the epoch is published.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from engine.base import clock
 from engine.base.errors import PipelineHeldError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.kafka.client import ANSWER_S, Clients, FencedError
-from engine.destination.kafka.state_topic import encoded
+from engine.destination.kafka.state_topic import StateTopic, encoded
 
 _STALL_S = 30.0
 """So long may the queue of a producer be full before the brokers count as away."""
@@ -182,28 +182,44 @@ class TransactionalProducer:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Added:
+    """What one table added: records of the state, and the part with the messages that they tell of."""
+
+    records: Mapping[str, Any]
+    part: Part | None = None
+
+
 class EpochTransaction:
-    """The open transaction of a runner. May be used by several threads.
+    """The open transaction of a runner, with the records of the state that it writes. For several threads."""
 
-    are_committed: whether the state topic has these records: asked when the outcome of a commit is not known.
-    """
-
-    def __init__(
-        self, producer: TransactionalProducer, topic: str, are_committed: Callable[[Mapping[str, Any]], bool]
-    ) -> None:
-        """topic: of the state."""
+    def __init__(self, producer: TransactionalProducer, state: StateTopic) -> None:
         self._producer = producer
-        self._topic = topic
-        self._are_committed = are_committed
-        self._parts: list[Part] = []
+        self._state = state
+        self._added: list[_Added] = []
         self._doubtful: Mapping[str, Any] | None = None
         """The records of a commit whose outcome is not known."""
         self._number = 0
         """Counts the transactions."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def add(self, part: Part) -> int:
-        """Send a part's messages; they are durable once `commit` returns. Returns how many."""
+    def record(self, key: str) -> Mapping[str, Any] | None:
+        """A record as the next commit leaves it, or as the state topic has it."""
+        with self._lock:
+            for one in reversed(self._added):
+                if key in one.records:
+                    found: Mapping[str, Any] = one.records[key]
+                    return found
+        return self._state.record(key)
+
+    def note(self, records: Mapping[str, Any]) -> None:
+        """Write records with the next commit."""
+        with self._lock:
+            self._added.append(_Added(records))
+
+    def add(self, part: Part, records: Mapping[str, Any]) -> int:
+        """Send a part's messages; they are durable, with their records, once `commit` returns. Returns how many."""
+        added = _Added(records, part)
         with self._lock:
             self._ensure_open()
             try:
@@ -211,7 +227,7 @@ class EpochTransaction:
             except BaseException:
                 self._producer.abort()
                 raise
-            self._parts.append(part)
+            self._added.append(added)
             number = self._number
         try:
             self._producer.flush()  # the threads of several tables wait at the same time
@@ -219,26 +235,39 @@ class EpochTransaction:
                 if self._number == number and self._producer.is_open:  # else it is sent again
                     self._producer.raise_fault(part.topic)
         except BaseException:
-            self._take_back(part)
+            self._take_back(added)
             raise
         return count
 
-    def _take_back(self, part: Part) -> None:
+    def _take_back(self, added: _Added) -> None:
         """Leave out a part that failed: its table stops, or adds it again."""
         with self._lock:
-            self._parts = [one for one in self._parts if one is not part]
+            self._added = [one for one in self._added if one is not added]
             if self._producer.is_open and self._doubtful is None:
                 self._producer.abort()
 
-    def commit(self, records: Mapping[str, Any]) -> None:
-        """Commit all parts, with records of the state by key. Does nothing without either."""
+    def leave_out(self, keys: Collection[str]) -> None:
+        """Send nothing more of a table that is dropped. keys: of its records."""
         with self._lock:
-            if not self._parts and not records:
+            dropped = [one for one in self._added if not one.records.keys().isdisjoint(keys)]
+            if dropped:
+                self._added = [one for one in self._added if one not in dropped]
+                if self._producer.is_open and self._doubtful is None:
+                    self._producer.abort()
+
+    def commit(self) -> None:
+        """Commit what was added. Does nothing without."""
+        with self._lock:
+            if self._doubtful is not None:
+                self._ensure_open()  # it may have been committed
+            if not self._added:
                 return
-            if self._ensure_open() == records:
-                return
+            self._ensure_open()
+            records = {key: one for added in self._added for key, one in added.records.items()}
             try:
-                self._producer.send(Message(self._topic, key.encode(), encoded(one)) for key, one in records.items())
+                self._producer.send(
+                    Message(self._state.name, key.encode(), encoded(one)) for key, one in records.items()
+                )
                 self._producer.flush()
                 self._producer.raise_fault()
             except BaseException:
@@ -246,37 +275,37 @@ class EpochTransaction:
                 raise
             self._doubtful = records
             self._producer.commit()
-            self._doubtful = None
-            self._parts.clear()
+            self._is_committed(records)
 
-    def _ensure_open(self) -> Mapping[str, Any] | None:
-        """Have a transaction with all parts.
+    def _is_committed(self, records: Mapping[str, Any]) -> None:
+        self._doubtful = None
+        self._added.clear()
+        self._state.note(records)
 
-        Returns the records of one whose outcome was not known, if it was committed.
-        """
+    def _ensure_open(self) -> None:
+        """Have a transaction with the messages of all parts."""
         if self._producer.is_open and self._doubtful is None:
-            return None
+            return
         self._number += 1
         self._producer.begin()  # ends the one before, whatever became of it
-        committed = None
         if self._doubtful is not None:
-            if self._are_committed(self._doubtful):
-                committed = self._doubtful
-                self._parts.clear()
+            now = self._state.read()
+            if all(now.get(key) == one for key, one in self._doubtful.items()):
+                self._is_committed(self._doubtful)
             self._doubtful = None
         try:
-            for part in self._parts:
-                self._producer.send(part.messages())
+            for one in self._added:
+                if one.part is not None:
+                    self._producer.send(one.part.messages())
             self._producer.flush()
             self._producer.raise_fault()
         except BaseException:
             self._producer.abort()
             raise
-        return committed
 
     def forget(self) -> None:
         """Give up what was not committed."""
         with self._lock:
-            self._parts.clear()
+            self._added.clear()
             self._doubtful = None
             self._producer.close()

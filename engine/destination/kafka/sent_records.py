@@ -28,6 +28,8 @@ class SentChanges(_Record):
     """Counts the resnapshots."""
     begun: int = -1
     """The epoch after which the generation began; -1 for the first one."""
+    completed: int = -1
+    """The epoch with which the last copy was complete, and the keys that it lacks were deleted."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """What the tables of one Kafka destination share."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from engine.capture.landing import Landing
+from engine.destination.kafka.client import Clients
 from engine.destination.kafka.epoch_transaction import EpochTransaction
 from engine.destination.kafka.kafka_terms import KafkaTerms
 from engine.destination.kafka.snapshot_messages import SnapshotMessages
@@ -23,14 +22,9 @@ class SharedTopics:
     """Of the sink."""
     owner: Owner
     landing: Landing
+    clients: Clients
     topics: Topics
     state: StateTopic
     terms: KafkaTerms
     transaction: EpochTransaction
     snapshots: SnapshotMessages
-    unpublished: dict[str, Any]
-    """The records of the state that the next commit writes, by key."""
-
-    def record(self, key: str) -> Mapping[str, Any] | None:
-        """A record as the next commit leaves it, or as the topic has it."""
-        return self.unpublished.get(key) or self.state.record(key)

@@ -13,12 +13,13 @@ from engine.destination.kafka.sent_records import SentChanges, SentChunks
 from engine.destination.kafka.shared_topics import SharedTopics
 from engine.destination.kafka.table_messages import ChangePart, ChunkPart, TableMessages
 from engine.destination.kafka.table_topic import TableTopic
+from engine.destination.kafka.vanished_keys import VanishedKeys
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 
 
 class KafkaTable:
-    """Sends the rows of files. `SharedTopics.unpublished` collects the records for the next commit."""
+    """Sends the rows of files. `SharedTopics.transaction` collects what the next commit has."""
 
     def __init__(self, shared: SharedTopics, table: Table) -> None:
         self._shared = shared
@@ -89,18 +90,10 @@ class KafkaTable:
             part = ChunkPart(made, folder, sorted(files, key=lambda file: file.name))
             count = shared.snapshots.send(self._chunks_key, epoch, part)
         else:
-            count = shared.transaction.add(ChangePart(made, folder, files))
             largest = max(sent.largest_seq, *(file.high.get(TM_SEQ, 0) for file in files))
-            shared.unpublished[self._changes_key] = replace(sent, epoch=epoch, largest_seq=largest).to_json()
-        return SinkApplied(
-            sink="kafka",
-            table=self.table.full_name,
-            kind="append",
-            through_epoch=epoch,
-            rows=count,
-            files=len(files),
-            duration_s=round(time.monotonic() - began_s, 6),
-        )
+            record = replace(sent, epoch=epoch, largest_seq=largest).to_json()
+            count = shared.transaction.add(ChangePart(made, folder, files), {self._changes_key: record})
+        return _event(self.table, epoch, count, len(files), began_s)
 
     def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
         """Later messages have the new columns."""
@@ -112,8 +105,23 @@ class KafkaTable:
         sent = self._sent_changes()
         if sent.begun < epoch:
             after = replace(sent, generation=sent.generation + 1, begun=epoch, epoch=max(sent.epoch, epoch))
-            self._shared.unpublished[self._changes_key] = after.to_json()
+            self._shared.transaction.note({self._changes_key: after.to_json()})
         return CopyStart(max(sent.begun, epoch))
+
+    def complete_copy(self, epoch: int) -> SinkApplied | None:
+        """Delete the keys that the new generation lacks. The first copy has nothing to delete.
+
+        What this table has in the open transaction is committed first: it is read back.
+        """
+        sent, shared, began_s = self._sent_changes(), self._shared, time.monotonic()
+        if not sent.generation or sent.completed >= epoch or not self.table.key or not shared.settings.headers:
+            return None
+        shared.terms.check()
+        shared.transaction.commit()
+        made = TableMessages(self.table, shared.settings, shared.name, self._topic.name, epoch, sent.generation)
+        record = replace(self._sent_changes(), completed=epoch).to_json()
+        count = shared.transaction.add(VanishedKeys(shared.clients, made), {self._changes_key: record})
+        return _event(self.table, epoch, count, 0, began_s) if count else None
 
     def drop(self) -> None:
         """Delete its topic, unless other tables share it, and what the state topic has of it."""
@@ -121,15 +129,26 @@ class KafkaTable:
             return
         self._shared.terms.check_now()
         keys = (self._changes_key, self._chunks_key, self._topic.key)
-        for key in keys:
-            self._shared.unpublished.pop(key, None)
+        self._shared.transaction.leave_out(keys)
         self._topic.delete()
         self._shared.snapshots.write(dict.fromkeys(keys))
 
     def _sent_changes(self) -> SentChanges:
-        return SentChanges.from_json(self._shared.record(self._changes_key))
+        return SentChanges.from_json(self._shared.transaction.record(self._changes_key))
 
     def _epochs(self) -> dict[str, int]:
         chunks, floor = SentChunks.from_json(self._shared.state.record(self._chunks_key)), self._shared.owner.floor
         changes = max(self._sent_changes().epoch, floor)
         return {CHUNKS: max(chunks.epoch, floor), CHANGES: changes, MERGE: changes}
+
+
+def _event(table: Table, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
+    return SinkApplied(
+        sink="kafka",
+        table=table.full_name,
+        kind="append",
+        through_epoch=epoch,
+        rows=rows,
+        files=files,
+        duration_s=round(time.monotonic() - began_s, 6),
+    )

@@ -64,12 +64,17 @@ class TableMessages:
                 f"tidemark redump SPEC --table {self.table.full_name}",
             )
 
-    def _headers(self, messages: Messages) -> Iterator[Headers]:
-        constant: Headers = [
+    def headers_of(self, kind: str) -> Headers:
+        """The headers of a message that no image stands behind."""
+        return [
             ("table", self.table.full_name.encode()),
             ("epoch", str(self.epoch).encode()),
             ("generation", str(self.generation).encode()),
+            ("kind", kind.encode()),
         ]
+
+    def _headers(self, messages: Messages) -> Iterator[Headers]:
+        constant = self.headers_of("")[:-1]
         kinds, facts = messages.kinds.to_pylist(), messages.images
         if not facts.num_columns:
             return ([*constant, ("kind", kind.encode())] for kind in kinds)

@@ -24,7 +24,7 @@ class TableTopic:
     @property
     def used(self) -> UsedTopic:
         """The one that this pipeline has used."""
-        return UsedTopic.from_json(self._shared.record(self.key))
+        return UsedTopic.from_json(self._shared.state.record(self.key))
 
     @property
     def is_there(self) -> bool:
