@@ -72,11 +72,15 @@ class Clients:
         self.settings = settings
         self._cause: KafkaError | None = None
         """The last error of a connection that says more than that nobody answers: of TLS, or of a login."""
+        self.fatal: KafkaError | None = None
+        """The last error that a producer cannot survive."""
 
     def _common(self) -> dict[str, Any]:
         return {**self.settings.client(), **_QUIET, "error_cb": self._met}
 
     def _met(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal = error
         if error.code() in _REFUSED or error.code() == KafkaError._SSL:  # noqa: SLF001
             self._cause = error
 

@@ -82,6 +82,7 @@ class TransactionalProducer:
             producer = self._clients.producer(self._identity, self._delivered)
             producer.init_transactions(ANSWER_S)
             self._producer = producer
+            self._clients.fatal = None
         return self._producer
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
@@ -160,10 +161,13 @@ class TransactionalProducer:
             yield
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        except SystemError as error:  # the client met a fatal error, and called back before it raised it
-            if not isinstance(error.__cause__, KafkaException):
+        except SystemError as error:  # the client met a fatal error, called back, and lost its own exception meanwhile
+            fatal = self._clients.fatal
+            if isinstance(error.__cause__, KafkaException):
+                fatal = error.__cause__.args[0]
+            if fatal is None:
                 raise
-            raise self._failed(error.__cause__.args[0]) from error
+            raise self._failed(fatal) from error
 
     def _failed(self, error: KafkaError) -> Exception:
         """The error for the pipeline. A fenced producer ends the run only if a later runner has taken over."""
