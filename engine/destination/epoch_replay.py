@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from engine.base import clock
-from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, TidemarkError
+from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, TidemarkError, is_unwritable
 from engine.base.parallel import run_parallel
 from engine.base.wording import plural
 from engine.capture.chunk.fast_forward import has_mutable_key
@@ -287,7 +287,9 @@ class EpochReplay:
                 target.append(CHANGES, files_of_parts([part])[1])
             except PipelineHeldError:
                 raise
-            except Exception as error:  # noqa: BLE001 - its files are missing
+            except Exception as error:
+                if is_unwritable(error):
+                    raise  # the destination is away: nothing is known of its files
                 reason = error.message if isinstance(error, TidemarkError) else str(error)
                 self._has_gap(name, f"its changes of epoch {part[0]}: {reason}")
 

@@ -19,7 +19,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.fence import Term
 from engine.destination.published_tables import PublishedTables
 from engine.destination.read_back import HasEverything, TableRows, read_back
-from engine.destination.table_progress import Target
+from engine.destination.table_progress import Target, complete_copy
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import EpochRecord, SinkRecord
@@ -187,6 +187,7 @@ class SinkOpening:
         plan = plan_from_dict(state.tables[table.full_name].plan)
         target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), empties_mirror=False)
         target.append(CHUNKS, [(rows.through, file) for file in rows.files])
+        complete_copy(target, rows.through)
         position = str(state.position)
         tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
 

@@ -191,10 +191,13 @@ class Target:
                 self.merge()
             self._complete_first(epoch, chunks, changes)
             return
-        self.append("chunks", chunks)
-        if last.copied and isinstance(self.destination, CompletesCopies):
-            self.on_commit(self.destination.complete_copy(epoch))
-        self.append("changes", changes)
+        # With a mutable key, a row may have moved from one chunk to another by a change of an earlier epoch.
+        for some in [[part] for part in parts] if self.destination.mirror is None and self.mutable_key else [parts]:
+            own_chunks, own_changes = files_of_parts(some)
+            self.append("chunks", own_chunks)
+            if some[-1][1].copied:
+                complete_copy(self, some[-1][0])
+            self.append("changes", own_changes)
         if self.destination.mirror is not None:
             self.waiting_files += self._unmerged_files(changes)
             if self.waiting_files and self.waiting_since_s is None:
@@ -269,3 +272,9 @@ def _steps(parts: Sequence[Sequence[EpochPart]]) -> Iterator[MirrorStep]:
     for group in parts:
         chunks, changes = files_of_parts(group)
         yield MirrorStep([file for _, file in chunks], [file for _, file in changes])
+
+
+def complete_copy(target: Target, epoch: int) -> None:
+    """Tell a destination that all rows of a copy are appended, if it has to know."""
+    if isinstance(target.destination, CompletesCopies):
+        target.on_commit(target.destination.complete_copy(epoch))

@@ -102,6 +102,10 @@ class KafkaSettings(Section):
             raise ValueError(f'security = "{self.security}" has no TLS: {", ".join(tls)} is of no use')
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key belong together")
+        if self.has_one_topic and (self.compaction or self.tombstones):
+            raise ValueError(
+                "compaction and tombstones need a topic for each table: rows of two tables may have the same key"
+            )
         if self.compaction and self.format == "changelog-json":
             raise ValueError(
                 'compaction with format = "changelog-json": it would keep a -U without its +U; choose another format'

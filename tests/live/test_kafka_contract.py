@@ -1,15 +1,32 @@
 """The contract of destinations, on a broker of Kafka (`tests.unit.destination.test_contract`)."""
 
+import os
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.base.errors import DestinationError, PipelineHeldError
-from engine.destination.destination_protocol import CHANGES, EpochEnd
+from engine.base.errors import DestinationError, PipelineHeldError, SpecError
+from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
+from engine.destination.kafka import snapshot_messages
+from engine.destination.kafka.epoch_transaction import TransactionalProducer
 from engine.ledger.state import Owner
 from tests.servers.kafka_broker import Broker, kafka_broker
-from tests.unit.destination.support import BROKER, OLD, PLAN, Kind, World, publish_story, story, taken, world_files
+from tests.support import kafka
+from tests.unit.destination.support import (
+    BARE,
+    BROKER,
+    OLD,
+    PLAN,
+    Kind,
+    World,
+    publish_story,
+    story,
+    taken,
+    world_files,
+)
 from tests.unit.destination.test_contract import (
     changes,
     table_rows,
@@ -76,6 +93,88 @@ def test_a_runner_that_is_late_to_take_its_term_does_not_end_the_later_one(tmp_p
         taken(world, "a", 1)
     later.publish(EpochEnd(4, "b:1", ""))
     assert changes("kafka", tmp_path)[-1] == ("+I", 9, 9)
+
+
+def test_a_runner_that_was_taken_over_does_not_come_back(tmp_path: Path) -> None:
+    """Its transaction was aborted while the brokers were away; it does not fence the later one to send it again."""
+    story(world := World(tmp_path, kind="kafka"))
+    publish_story(world, tmp_path, ())
+    earlier = taken(world, "a", 1)
+    table = earlier.table(Owner("L"), OLD, PLAN)
+    table.open(must_exist=True)
+    part = world_files(world.changes(OLD, [("+I", 9, 9)]))
+    table.append(CHANGES, 4, part)
+    later = taken(world, "b", 2)
+    other = later.table(Owner("L"), OLD, PLAN)
+    other.open(must_exist=True)
+    other.append(CHANGES, 4, part)
+    other.append(CHANGES, 5, world_files(world.changes(OLD, [("-D", 9, 9)])))
+    later.publish(EpochEnd(5, "b:1", ""))
+    earlier._shared.transaction._producer.abort()  # type: ignore[attr-defined]
+    with pytest.raises(PipelineHeldError):
+        earlier.publish(EpochEnd(4, "b:1", ""))
+    with pytest.raises(PipelineHeldError):
+        earlier._shared.snapshots.write({"x": {}})  # type: ignore[attr-defined]
+    assert changes("kafka", tmp_path)[-2:] == [("+I", 9, 9), ("-D", 9, 9)]
+    assert world.destination().table(Owner("L"), OLD).last_epoch(CHANGES) == 5
+
+
+def test_a_copy_continues_where_it_was_with_whatever_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between two transactions; the next run gets the files of another epoch with them."""
+    monkeypatch.setattr(snapshot_messages, "_MESSAGES", 2)
+    world = World(tmp_path, kind="kafka")
+    destination = taken(world, "a", 1)
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.open(must_exist=False)
+    first = world_files(world.chunk(OLD, [(1, 1), (2, 2), (3, 3)]))
+    second = world_files(world.chunk(OLD, [(4, 4), (5, 5)]))
+    commit, commits = TransactionalProducer.commit, [0]
+
+    def killed(self: TransactionalProducer) -> None:
+        commits[0] += 1
+        if commits[0] == 2:
+            raise RuntimeError("killed")
+        commit(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionalProducer, "commit", killed)
+        with pytest.raises(RuntimeError):
+            table.append(CHUNKS, 1, first)
+    table = taken(world, "b", 2).table(Owner("L"), OLD, PLAN)
+    table.open(must_exist=True)
+    assert table.append(CHUNKS, 2, [*second, *first])
+    found = kafka.messages(os.environ[BROKER], f"{tmp_path.name}.d.t")
+    assert sorted(one.value["after"]["id"] for one in found) == [1, 2, 3, 4, 5]
+
+
+def test_tables_with_one_topic_are_refused(tmp_path: Path) -> None:
+    """Their names differ only in what a topic's name cannot have."""
+    world = World(tmp_path, kind="kafka")
+    destination = taken(world, "a", 1)
+    first, second = (replace(OLD, name=name) for name in ("ä", "ö"))
+    destination.table(Owner("L"), first, PLAN).open(must_exist=False)
+    other = destination.table(Owner("L"), second, PLAN)
+    with pytest.raises(SpecError, match=re.escape("is the one of d.ä, too")):
+        other.check(None, second)
+    with pytest.raises(SpecError, match=re.escape("is the one of d.ä, too")):
+        other.open(must_exist=False)
+
+
+def test_a_table_without_a_key_is_read_back_as_changes(tmp_path: Path) -> None:
+    """A sink that joins later gets its change log, in which rows were deleted."""
+    world = World(tmp_path, kind="kafka")
+    destination = taken(world, "a", 1)
+    table = destination.table(Owner("L"), BARE, PLAN)
+    table.open(must_exist=False)
+    landing = destination.landing
+    (file,) = world_files(world.changes(BARE, [("+I", 1, 1), ("-U", 1, 1), ("+U", 1, 2), ("-D", 1, 2)]))
+    with landing.changes(BARE).open(file.name) as data:
+        landing.chunks(BARE).write(file.name, data.read())
+    table.append(CHUNKS, 1, [file])
+    found = kafka.messages(os.environ[BROKER], f"{tmp_path.name}.d.t")
+    operations = {one.value["op"]: one.value for one in found}
+    assert [one.value["op"] for one in found] == ["c", "d", "c", "d"], "other rows have other keys"
+    assert operations["d"]["before"] == {"id": 1, "v": 2}
 
 
 def test_a_topic_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path) -> None:

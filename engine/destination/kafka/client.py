@@ -117,7 +117,7 @@ class Clients:
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
                 "batch.size": 1 << 20,
-                "queue.buffering.max.kbytes": _QUEUE_KIB,
+                "queue.buffering.max.kbytes": max(_QUEUE_KIB, settings.max_message_bytes >> 8),
                 "queue.buffering.max.messages": 500_000,
                 "delivery.report.only.error": True,
                 "on_delivery": on_delivery,

@@ -99,6 +99,7 @@ class KafkaDestination:
             if self._shared is None or self._shared.owner != owner:
                 epochs, snapshots = self._producers_of(owner.ledger)
                 state = self._state(owner.ledger)
+                snapshot_messages = SnapshotMessages(snapshots, state)
                 self._shared = SharedTopics(
                     self._settings,
                     self._sink.name or "tidemark",
@@ -108,8 +109,8 @@ class KafkaDestination:
                     self._topics,
                     state,
                     self._terms,
-                    EpochTransaction(epochs, state),
-                    SnapshotMessages(snapshots, state),
+                    EpochTransaction(epochs, state, snapshot_messages.settle),
+                    snapshot_messages,
                 )
             return self._shared
 

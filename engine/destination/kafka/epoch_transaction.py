@@ -14,11 +14,13 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from engine.base import clock
-from engine.base.errors import PipelineHeldError
+from engine.base.errors import DestinationError, PipelineHeldError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.kafka.client import ANSWER_S, Clients, FencedError
 from engine.destination.kafka.state_topic import StateTopic, encoded
 
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+"""Messages of a transaction that was aborted."""
 _STALL_S = 30.0
 """So long may the queue of a producer be full before the brokers count as away."""
 
@@ -66,7 +68,7 @@ class TransactionalProducer:
         self._producer = None
         self.is_open = False
         with self._explaining():
-            self._ready()
+            self._initialised()
 
     def begin(self) -> None:
         """Begin a transaction; an open one is aborted first."""
@@ -78,12 +80,19 @@ class TransactionalProducer:
         self.is_open = True
 
     def _ready(self) -> Producer:
-        if self._producer is None:
-            producer = self._clients.producer(self._identity, self._delivered)
-            producer.init_transactions(ANSWER_S)
-            self._producer = producer
-            self._clients.fatal = None
-        return self._producer
+        if self._producer is not None:
+            return self._producer
+        self._check_term()  # a runner that was taken over must not fence the later one
+        producer = self._initialised()
+        self._check_term()  # it may have been taken over meanwhile, and then nothing is sent
+        return producer
+
+    def _initialised(self) -> Producer:
+        producer = self._clients.producer(self._identity, self._delivered)
+        producer.init_transactions(ANSWER_S)
+        self._producer = producer
+        self._clients.fatal = None
+        return producer
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
@@ -110,7 +119,7 @@ class TransactionalProducer:
     def _wait_for_room(self) -> None:
         assert self._producer is not None
         waiting, deadline_s = len(self._producer), clock.monotonic_s() + _STALL_S
-        while len(self._producer) >= waiting:
+        while waiting and len(self._producer) >= waiting:
             self._producer.poll(0.1)
             if clock.monotonic_s() > deadline_s:
                 raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no more messages.")
@@ -128,8 +137,17 @@ class TransactionalProducer:
     def raise_fault(self, topic: str | None = None) -> None:
         """Raise what the first refusal of a topic's message means. topic: None for any."""
         for message, error in list(self._faults):
-            if topic in (None, message.topic()):
+            if topic in (None, message.topic()) and error.code() not in _PURGED:
                 raise self._failed(error)
+
+    def take_refusals(self) -> dict[str, Exception]:
+        """By topic, why a message was refused for its own sake, and will be again. Each is told once."""
+        faults = [(message.topic(), error, self._clients.explained(error)) for message, error in list(self._faults)]
+        refusals: dict[str, Exception] = {
+            topic: ours for topic, _, ours in faults if isinstance(ours, DestinationError)
+        }
+        self._faults = [one for one in self._faults if one[0].topic() not in refusals]
+        return refusals
 
     def commit(self) -> None:
         """Commit the open transaction. After an error, it may have been committed or not."""
@@ -191,20 +209,22 @@ class _Added:
     """What one table added: records of the state, and the part with the messages that they tell of."""
 
     records: Mapping[str, Any]
-    part: Part | None = None
+    part: Part
 
 
 class EpochTransaction:
     """The open transaction of a runner, with the records of the state that it writes. For several threads."""
 
-    def __init__(self, producer: TransactionalProducer, state: StateTopic) -> None:
+    def __init__(self, producer: TransactionalProducer, state: StateTopic, settle: Callable[[], None]) -> None:
+        """settle: ends what the other producer has open, which would hide the newest records of the state topic."""
         self._producer = producer
         self._state = state
+        self._settle = settle
         self._added: list[_Added] = []
         self._doubtful: Mapping[str, Any] | None = None
         """The records of a commit whose outcome is not known."""
-        self._number = 0
-        """Counts the transactions."""
+        self._refused: dict[str, Exception] = {}
+        """By topic, why a part is not sent again. Its table is told when it asks next."""
         self._lock = threading.RLock()
 
     def record(self, key: str) -> Mapping[str, Any] | None:
@@ -216,15 +236,16 @@ class EpochTransaction:
                     return found
         return self._state.record(key)
 
-    def note(self, records: Mapping[str, Any]) -> None:
-        """Write records with the next commit."""
+    def has(self, keys: Collection[str]) -> bool:
+        """Whether it has something with records of these keys."""
         with self._lock:
-            self._added.append(_Added(records))
+            return any(not one.records.keys().isdisjoint(keys) for one in self._added)
 
     def add(self, part: Part, records: Mapping[str, Any]) -> int:
         """Send a part's messages; they are durable, with their records, once `commit` returns. Returns how many."""
         added = _Added(records, part)
         with self._lock:
+            self._raise_refusal(part.topic)
             self._ensure_open()
             try:
                 count = self._producer.send(part.messages())
@@ -232,16 +253,19 @@ class EpochTransaction:
                 self._producer.abort()
                 raise
             self._added.append(added)
-            number = self._number
         try:
             self._producer.flush()  # the threads of several tables wait at the same time
             with self._lock:
-                if self._number == number and self._producer.is_open:  # else it is sent again
-                    self._producer.raise_fault(part.topic)
+                self._refused |= self._producer.take_refusals()
+                self._raise_refusal(part.topic)
         except BaseException:
             self._take_back(added)
             raise
         return count
+
+    def _raise_refusal(self, topic: str) -> None:
+        if (error := self._refused.pop(topic, None)) is not None:
+            raise error
 
     def _take_back(self, added: _Added) -> None:
         """Leave out a part that failed: its table stops, or adds it again."""
@@ -266,20 +290,29 @@ class EpochTransaction:
                 self._ensure_open()  # it may have been committed
             if not self._added:
                 return
-            self._ensure_open()
-            records = {key: one for added in self._added for key, one in added.records.items()}
-            try:
-                self._producer.send(
-                    Message(self._state.name, key.encode(), encoded(one)) for key, one in records.items()
-                )
-                self._producer.flush()
-                self._producer.raise_fault()
-            except BaseException:
-                self._producer.abort()
-                raise
+            records = self._sent_records()
+            while records is None:
+                records = self._sent_records()
             self._doubtful = records
             self._producer.commit()
             self._is_committed(records)
+
+    def _sent_records(self) -> dict[str, Any] | None:
+        """The records of all parts, sent behind them. None if a part was refused: it is left out from now on."""
+        self._ensure_open()
+        records = {key: one for added in self._added for key, one in added.records.items()}
+        try:
+            self._producer.send(Message(self._state.name, key.encode(), encoded(one)) for key, one in records.items())
+            self._producer.flush()
+            self._refused |= self._producer.take_refusals()
+            self._producer.raise_fault()
+        except BaseException:
+            self._producer.abort()
+            raise
+        if any(one.part.topic in self._refused for one in self._added):
+            self._producer.abort()
+            return None
+        return records
 
     def _is_committed(self, records: Mapping[str, Any]) -> None:
         self._doubtful = None
@@ -290,26 +323,42 @@ class EpochTransaction:
         """Have a transaction with the messages of all parts."""
         if self._producer.is_open and self._doubtful is None:
             return
-        self._number += 1
+        self._refused |= self._producer.take_refusals()
         self._producer.begin()  # ends the one before, whatever became of it
         if self._doubtful is not None:
+            self._settle()
             now = self._state.read()
             if all(now.get(key) == one for key, one in self._doubtful.items()):
                 self._is_committed(self._doubtful)
             self._doubtful = None
+        while not self._is_sent_again():
+            self._producer.begin()
+
+    def _is_sent_again(self) -> bool:
+        """Send what was added in the new transaction. False if a part was refused, and is left out from now on."""
+        self._added = [one for one in self._added if one.part.topic not in self._refused]
+        part: Part | None = None
         try:
             for one in self._added:
-                if one.part is not None:
-                    self._producer.send(one.part.messages())
+                part = one.part
+                self._producer.send(part.messages())
+            part = None
             self._producer.flush()
             self._producer.raise_fault()
-        except BaseException:
+        except BaseException as error:
             self._producer.abort()
-            raise
+            if isinstance(error, DestinationError) and part is not None:
+                self._refused[part.topic] = error
+            self._refused |= self._producer.take_refusals()
+            if all(one.part.topic not in self._refused for one in self._added):
+                raise
+            return False
+        return True
 
     def forget(self) -> None:
         """Give up what was not committed."""
         with self._lock:
             self._added.clear()
+            self._refused.clear()
             self._doubtful = None
             self._producer.close()

@@ -5,6 +5,7 @@ Decimals are texts: readers take JSON's numbers for floats. So are integers beyo
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -72,8 +73,13 @@ def _of_bytes_or_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return _by_value(column, lambda value: f'"{base64.b64encode(value).decode()}"')
     if pa.types.is_list(type_):
-        return _by_value(column, json.dumps)
+        return _by_value(column, _numbers)
     raise AssertionError(f"no JSON for {type_}")  # docs/types.md lists the types of a lake
+
+
+def _numbers(values: list[float]) -> str:
+    """A list of numbers. JSON has no infinite ones, so those are texts."""
+    return json.dumps([one if math.isfinite(one) else str(one) for one in values])
 
 
 def _decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -58,6 +58,8 @@ class MessageMaker:
         facts = events.images.take(pa.array(events.last)) if not events.is_snapshot else pa.table({})
         kind = "r" if events.is_snapshot else ""
         kinds = _by_kind(events, _Words("+I", "+U", "-D", kind))
+        if events.is_half is not None and not events.is_snapshot:
+            kinds = _halved(events, kinds)
         values = _FORMATS[self._settings.format](self, image, facts, now_ms)
         keys = _digested(keys, keyed=bool(self._table.key))
         return Messages(keys, values.cast(pa.binary()), is_deletion, kinds, facts)
@@ -86,10 +88,7 @@ class MessageMaker:
 
     def _changelog(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        assert events.is_half is not None
-        whole = _by_kind(events, _Words("+I", "+U", "-D", "+I"))
-        half = _by_kind(events, _Words("+U", "+U", "-U", "+I"))
-        op = pc.if_else(pa.array(events.is_half), half, whole)
+        op = _halved(events, _by_kind(events, _Words("+I", "+U", "-D", "+I")))
         return joined('{"data":', image.last(), ',"op":"', op, '"}')
 
     def _canal(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
@@ -108,7 +107,7 @@ class MessageMaker:
         events = image.events
         type_ = _by_kind(events, _Words("insert", "update", "delete", "insert"))
         old = pc.if_else(pa.array(image.is_update), joined(',"old":', image.before()), "")
-        at = pc.utf8_slice_codeunits(_ms(facts), 0, -3) if not events.is_snapshot else str(now_ms // 1000)
+        at = _s(facts) if not events.is_snapshot else str(now_ms // 1000)
         place = f'{{"database":{json_text(self._table.database)},"table":{json_text(self._table.name)},"type":"'
         return joined(place, type_, '","ts":', at, ',"data":', image.last(), old, "}")
 
@@ -162,6 +161,11 @@ def _by_kind(events: RowEvents, words: _Words) -> pa.ChunkedArray:
     return pa.chunked_array([chosen])
 
 
+def _halved(events: RowEvents, kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Kinds of images: a half of an update is `-U` or `+U`."""
+    return pc.if_else(pa.array(events.is_half), _by_kind(events, _Words("+U", "+U", "-U", "+I")), kinds)
+
+
 def _constant(text: str, count: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.repeat(pa.scalar(text), count)])
 
@@ -177,6 +181,11 @@ def _position(facts: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
 def _ms(facts: pa.Table) -> pa.ChunkedArray:
     """When the change was committed, in milliseconds since 1970."""
     return pc.fill_null(pc.divide(facts[TM_TS].cast(pa.int64()), 1000), 0).cast(pa.string())
+
+
+def _s(facts: pa.Table) -> pa.ChunkedArray:
+    """The same in seconds."""
+    return pc.fill_null(pc.divide(facts[TM_TS].cast(pa.int64()), 1_000_000), 0).cast(pa.string())
 
 
 def _or_null(texts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -44,8 +44,8 @@ def rows_read(rows: pa.Table) -> RowEvents:
     return RowEvents(rows, np.full(rows.num_rows, NONE), np.arange(rows.num_rows), is_snapshot=True)
 
 
-def row_events(images: pa.Table, keys: pa.ChunkedArray | None) -> RowEvents:
-    """The events of a part of a change log. keys: of the images, as texts; None for a table without a key."""
+def row_events(images: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
+    """The events of a part of a change log. keys: of the images, as texts; of a table without a key, the whole rows."""
     kinds, seq = images[TM_KIND], images[TM_SEQ].to_numpy()
     number = np.arange(images.num_rows)
     is_old = pc.starts_with(kinds, "-").to_numpy(zero_copy_only=False)
@@ -53,7 +53,7 @@ def row_events(images: pa.Table, keys: pa.ChunkedArray | None) -> RowEvents:
     ends_update = pc.equal(kinds, "+U").to_numpy(zero_copy_only=False)
     pairs = np.zeros(len(number), bool)
     pairs[:-1] = begins_update[:-1] & ends_update[1:] & (seq[1:] == seq[:-1] + 1)
-    if keys is not None and len(number):
+    if len(number):
         texts = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         same = pc.equal(texts.slice(1), texts.slice(0, len(number) - 1)).to_numpy(zero_copy_only=False)
         pairs[:-1] &= same

@@ -1,7 +1,7 @@
 """The records of the state topic that tell of a table (`state_topic` lists all)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 
@@ -38,16 +38,8 @@ class SentChunks(_Record):
 
     epoch: int = -1
     """The last epoch of which it has all rows."""
-    part_epoch: int = -1
-    """A later one of which it has some; -1 for none."""
-    part_files: str = ""
-    """The files of that epoch."""
-    part_rows: int = 0
-    """How many of their rows it has, from the first one on."""
-
-    def rows_of(self, epoch: int, files: str) -> int:
-        """How many rows of these files it has."""
-        return self.part_rows if (self.part_epoch, self.part_files) == (epoch, files) else 0
+    files: Mapping[str, int] = field(default_factory=dict)
+    """How many rows it has of files of later epochs, by name."""
 
 
 @dataclass(frozen=True)
@@ -58,3 +50,5 @@ class UsedTopic(_Record):
     """Its name; "" if the table has none yet."""
     id: str = ""
     """What tells it from a later one of its name."""
+    generation: int = 0
+    """The last generation of messages in it, whatever the count of epochs."""

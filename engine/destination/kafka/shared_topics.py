@@ -1,6 +1,7 @@
 """What the tables of one Kafka destination share."""
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 from engine.capture.landing import Landing
 from engine.destination.kafka.client import Clients
@@ -28,3 +29,7 @@ class SharedTopics:
     terms: KafkaTerms
     transaction: EpochTransaction
     snapshots: SnapshotMessages
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a table begins to use a topic: two of them must not take one."""
+    looked_s: dict[str, float] = field(default_factory=dict)
+    """When a topic was looked at last, by name."""

@@ -1,14 +1,17 @@
 """The rows of chunks, in transactions of bounded size, with how far they are.
 
-A copy may be larger than any transaction may last. Each one has the number of rows that the topic has of the files of
-an epoch, so that a killed runner continues there. The files are named with it: of others, nothing was sent.
+A copy may be larger than any transaction may last. Each one has the number of rows that the topic has of each file, so
+that a killed runner continues there, also if it gets the files of more epochs at once. After an error, the transaction
+is aborted at once: an open one would hide later messages of the topic, and of the state, from readers.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Protocol
 
+from engine.capture.files import DataFile
 from engine.destination.kafka.epoch_transaction import Message, TransactionalProducer
 from engine.destination.kafka.sent_records import SentChunks
 from engine.destination.kafka.state_topic import Record, StateTopic, encoded
@@ -21,8 +24,8 @@ class Rows(Protocol):
     """The rows of an epoch's chunks of one table."""
 
     @property
-    def identity(self) -> str: ...
-    def messages(self, after: int) -> Iterator[Message]: ...
+    def files(self) -> Sequence[DataFile]: ...
+    def messages(self, file: DataFile, after: int) -> Iterator[Message]: ...
 
 
 class SnapshotMessages:
@@ -37,26 +40,42 @@ class SnapshotMessages:
 
     def send(self, key: str, epoch: int, rows: Rows) -> int:
         """Send rows, durably; key: of their record in the state topic. Returns how many were sent now."""
-        with self._lock:
+        with self._lock, self._aborting():
             self._producer.begin()  # whatever became of an earlier transaction, it has ended before the state is read
             before = SentChunks.from_json(self._known(key))
-            done = before.rows_of(epoch, rows.identity)
-            messages, sent = rows.messages(done), 0
-            while True:
-                count = self._producer.send(islice(messages, _MESSAGES))
-                sent += count
-                if count < _MESSAGES:
-                    self._commit({key: SentChunks(epoch).to_json()})
-                    return sent
-                part = SentChunks(before.epoch, epoch, rows.identity, done + sent)
-                self._commit({key: part.to_json()})
-                self._producer.begin()
+            done, sent, in_transaction = dict(before.files), 0, 0
+            for file in rows.files:
+                messages = rows.messages(file, done.get(file.name, 0))
+                while count := self._producer.send(islice(messages, _MESSAGES - in_transaction)):
+                    done[file.name] = done.get(file.name, 0) + count
+                    sent += count
+                    in_transaction += count
+                    if in_transaction >= _MESSAGES:
+                        self._commit({key: SentChunks(before.epoch, done).to_json()})
+                        self._producer.begin()
+                        in_transaction = 0
+            self._commit({key: SentChunks(epoch).to_json()})
+            return sent
 
     def write(self, records: Mapping[str, Any]) -> None:
         """Write records of the state, durably; None deletes one."""
-        with self._lock:
+        with self._lock, self._aborting():
             self._producer.begin()
             self._commit(records)
+
+    def settle(self) -> None:
+        """End whatever is open, so that nothing of it hides what others have committed."""
+        with self._lock, self._aborting():
+            self._producer.begin()
+            self._producer.abort()
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._producer.abort()
+            raise
 
     def _known(self, key: str) -> Record | None:
         if self._is_doubtful:

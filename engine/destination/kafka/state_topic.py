@@ -62,6 +62,13 @@ class StateTopic:
             self.read()
         return self._records.get(key)
 
+    def records(self) -> dict[str, Record]:
+        """All records as they were read or noted last."""
+        if not self._is_read:
+            self.read()
+        with self._lock:
+            return dict(self._records)
+
     def note(self, records: Mapping[str, Record | None]) -> None:
         """Take records that this runner has committed."""
         with self._lock:
@@ -75,8 +82,14 @@ class StateTopic:
                 if self.name not in self._topics.all(newest=True):
                     return {}
                 self._consumer = self._clients.consumer()
-                self._consumer.assign([TopicPartition(self.name, 0, OFFSET_BEGINNING)])
-            self._read_to_end(self._consumer)
+                self._consumer.assign([TopicPartition(self.name, 0, self._next or OFFSET_BEGINNING)])
+            try:
+                self._read_to_end(self._consumer)
+            except BaseException:  # what it has fetched may be old: the next read begins with another one
+                self._consumer.close()
+                self._consumer = None
+                self._is_at_end = False
+                raise
             self._is_read = True
             return dict(self._records)
 

@@ -82,12 +82,15 @@ class KafkaTable:
         if not files or max(self._epochs()[kind], shared.owner.floor) >= epoch:
             return None
         shared.terms.check()
+        self._topic.require_same()
         folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
         check_files(folder, files)
         sent = self._sent_changes()
         made = TableMessages(self.table, shared.settings, shared.name, self._topic.name, epoch, sent.generation)
         if kind == CHUNKS:
-            part = ChunkPart(made, folder, sorted(files, key=lambda file: file.name))
+            if shared.transaction.has((self._changes_key,)):
+                shared.transaction.commit()  # changes of earlier epochs stand before these rows
+            part = ChunkPart(made, folder, files)
             count = shared.snapshots.send(self._chunks_key, epoch, part)
         else:
             largest = max(sent.largest_seq, *(file.high.get(TM_SEQ, 0) for file in files))
@@ -100,12 +103,14 @@ class KafkaTable:
         self.table = table
 
     def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
-        """Begin a generation, which the headers of its messages name."""
+        """Begin a generation, which the headers of its messages name. It is durable before its first row is sent."""
         self.table = table
+        self._shared.transaction.commit()  # what belongs to the generation before
         sent = self._sent_changes()
         if sent.begun < epoch:
-            after = replace(sent, generation=sent.generation + 1, begun=epoch, epoch=max(sent.epoch, epoch))
-            self._shared.transaction.note({self._changes_key: after.to_json()})
+            used = replace(self._topic.used, generation=self._topic.used.generation + 1)
+            after = replace(sent, generation=used.generation, begun=epoch, epoch=max(sent.epoch, epoch))
+            self._shared.snapshots.write({self._topic.key: used.to_json(), self._changes_key: after.to_json()})
         return CopyStart(max(sent.begun, epoch))
 
     def complete_copy(self, epoch: int) -> SinkApplied | None:
@@ -134,7 +139,8 @@ class KafkaTable:
         self._shared.snapshots.write(dict.fromkeys(keys))
 
     def _sent_changes(self) -> SentChanges:
-        return SentChanges.from_json(self._shared.transaction.record(self._changes_key))
+        record = self._shared.transaction.record(self._changes_key)
+        return SentChanges.from_json(record) if record else SentChanges(generation=self._topic.used.generation)
 
     def _epochs(self) -> dict[str, int]:
         chunks, floor = SentChunks.from_json(self._shared.state.record(self._chunks_key)), self._shared.owner.floor

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.capture.batches import batches, parquet_file
 from engine.capture.files import DataFile
-from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TX, Table
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, TM_TX, Table
 from engine.destination.kafka.epoch_transaction import Message
 from engine.destination.kafka.message_formats import MessageMaker, Messages
 from engine.destination.kafka.row_events import RowEvents, complete_rows, row_events, rows_read
@@ -120,37 +121,37 @@ class ChangePart:
             yield maker, self._of(rest, maker)
 
     def _of(self, rows: pa.Table, maker: MessageMaker) -> RowEvents:
-        return row_events(rows, maker.keys(rows) if self.made.table.key else None)
+        return row_events(rows, maker.keys(rows))
 
 
 @dataclass(frozen=True, eq=False)
 class ChunkPart:
-    """The rows of chunks, from readers' files in a folder."""
+    """The rows of chunks, from readers' files in a folder.
+
+    Those of a table without a key, read back from a change log, are images of changes.
+    """
 
     made: TableMessages
     folder: Folder
     files: Sequence[DataFile]
 
-    @property
-    def identity(self) -> str:
-        """Tells these files from others of the same epoch."""
-        return " ".join(f"{file.name}:{file.rows}" for file in self.files)
+    def messages(self, file: DataFile, after: int) -> Iterator[Message]:
+        """The messages of a file, without the first `after` ones."""
+        return islice(self.made.of(self._events(file)), after, None)
 
-    def messages(self, after: int) -> Iterator[Message]:
-        """Their messages, without those of the first `after` rows."""
-        return self.made.of(self._events(after))
-
-    def _events(self, after: int) -> Iterator[tuple[MessageMaker, RowEvents]]:
-        maker = self.made.maker
-        for file in self.files:
-            if after >= file.rows:
-                after -= file.rows
+    def _events(self, file: DataFile) -> Iterator[tuple[MessageMaker, RowEvents]]:
+        maker, rest = self.made.maker, None
+        for batch in _batches(self.folder, file):
+            if TM_KIND not in batch.column_names:
+                yield maker, rows_read(batch)
                 continue
-            for batch in _batches(self.folder, file):
-                rows = batch.slice(min(after, batch.num_rows))
-                after -= min(after, batch.num_rows)
-                if rows.num_rows:
-                    yield maker, rows_read(rows)
+            rows = batch if rest is None else pa.concat_tables([rest, batch], promote_options="default")
+            count = complete_rows(rows)
+            rest = rows.slice(count)
+            changes = rows.slice(0, count)
+            yield maker, row_events(changes, maker.keys(changes))
+        if rest is not None and rest.num_rows:
+            yield maker, row_events(rest, maker.keys(rest))
 
 
 def _batches(folder: Folder, file: DataFile) -> Iterator[pa.Table]:

@@ -1,9 +1,14 @@
 """The topic of a table: whether it is there, is the one that it was, and has no messages of others."""
 
+from engine.base import clock
 from engine.base.errors import DestinationError, SpecError
 from engine.decode.schema import Table
 from engine.destination.kafka.sent_records import UsedTopic
 from engine.destination.kafka.shared_topics import SharedTopics
+
+_KEY = "topic "
+_LOOK_S = 5.0
+"""How often a run looks whether a topic is still the one that it was."""
 
 
 class TableTopic:
@@ -13,7 +18,7 @@ class TableTopic:
         self._shared = shared
         self._table = table.full_name
         self.name = shared.settings.topic_of(table.database, table.name)
-        self.key = f"topic {self._table}"
+        self.key = f"{_KEY}{self._table}"
         """Of its record in the state topic."""
 
     @property
@@ -38,14 +43,33 @@ class TableTopic:
             return f"{self.place} was never used by this pipeline"
         if used.topic not in self._shared.topics.all():
             return f"{self.place} is gone"
+        if used.topic != self.name:
+            return f"topic of {self._table} was {used.topic}, and the spec now names {self.name}"
         if self._shared.topics.identity(used.topic) != used.id:
             return f"{self.place} was deleted and created again"
         return ""
 
+    def require_same(self) -> None:
+        """Raises DestinationError if it is gone, or another one has its name: brokers may create it for a message."""
+        now_s = clock.monotonic_s()
+        if now_s - self._shared.looked_s.get(self.name, -_LOOK_S) < _LOOK_S:
+            return
+        if self.name not in self._shared.topics.all(newest=True) or (fault := self.fault()):
+            fault = fault if self.name in self._shared.topics.all() else f"{self.place} is gone"
+            raise DestinationError(
+                f"The {fault}.",
+                detail="Its messages went with it. Nothing is sent to another topic in its place in silence.",
+                hint=f"Resnapshot the table into a new topic: tidemark redump SPEC --table {self._table}",
+            )
+        self._shared.looked_s[self.name] = now_s
+
     def require_own(self) -> None:
         """Raises SpecError if it has messages of others, and the spec does not permit that."""
         settings = self._shared.settings
-        if settings.has_one_topic or self.used.topic or self.name not in self._shared.topics.all(newest=True):
+        if settings.has_one_topic:
+            return
+        self._require_alone()
+        if self.used.topic == self.name or self.name not in self._shared.topics.all(newest=True):
             return
         if settings.existing_topics == "refuse" and not self._shared.topics.is_empty(self.name):
             raise SpecError(
@@ -55,9 +79,24 @@ class TableTopic:
                 "[sink.kafka].",
             )
 
+    def _require_alone(self) -> None:
+        """Raises SpecError if another table has it: their names differ in what a topic's cannot have."""
+        for key, record in self._shared.state.records().items():
+            if key.startswith(_KEY) and key != self.key and UsedTopic.from_json(record).topic == self.name:
+                raise SpecError(
+                    f"The {self.place} is the one of {key.removeprefix(_KEY)}, too.",
+                    detail="Messages of two tables would have the same keys; nothing was sent.",
+                    hint="Choose a sink.kafka.topic that tells them apart, such as {database}.{table}, or exclude one.",
+                )
+
     def begin(self) -> None:
         """Begin to use it; create it if it is not there."""
+        with self._shared.opening:
+            self._begin()
+
+    def _begin(self) -> None:
         shared = self._shared
+        generation = self.used.generation
         self.require_own()
         if self.name not in shared.topics.all(newest=True):
             if not shared.settings.create_topics:
@@ -67,7 +106,9 @@ class TableTopic:
                     hint=f"Create the topic, then: tidemark redump SPEC --table {self._table}",
                 )
             shared.topics.create_for_table(self.name)
-        shared.snapshots.write({self.key: UsedTopic(self.name, shared.topics.identity(self.name)).to_json()})
+        shared.snapshots.write(
+            {self.key: UsedTopic(self.name, shared.topics.identity(self.name), generation).to_json()}
+        )
 
     def delete(self) -> None:
         """Delete it, unless other tables share it."""

@@ -1,14 +1,17 @@
 """Rows as messages: each format, each type, pairs of images, keys."""
 
 import json
+import math
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.decode.schema import Column, Table
@@ -33,8 +36,7 @@ def changes(*rows: tuple[str, int, str | None]) -> pa.Table:
 def sent(format_: MessageFormat, images: pa.Table, table: Table = TABLE, **more: Any) -> list[tuple[str, Any]]:
     """Keys and parsed values."""
     maker = MessageMaker(table, KafkaSettings(servers="b:9092", format=format_, **more), "shop")
-    keys = maker.keys(images) if table.key else None
-    found = maker.messages(row_events(images, keys), NOW_MS)
+    found = maker.messages(row_events(images, maker.keys(images)), NOW_MS)
     values = [None if one is None else json.loads(one) for one in found.values.to_pylist()]
     return list(zip([key.decode() for key in found.keys.to_pylist()], values, strict=True))
 
@@ -118,6 +120,42 @@ def test_a_table_without_a_key_has_equal_keys_for_equal_rows() -> None:
     assert all(len(key) == 32 for key in keys)
 
 
+def test_changes_without_a_time_are_valid_in_every_format() -> None:
+    """Corrections of a redump, and the rows of a table without a key, have no commit time."""
+    images = changes(("+I", 1, "a")).set_column(3, "_tm_ts", pa.nulls(1, pa.timestamp("us", "UTC")))
+    assert images.schema.names[3] == "_tm_ts"
+    for format_ in get_args(MessageFormat):
+        assert len(sent(format_, images)) == 1
+
+
+def test_headers_of_halves_say_what_they_are() -> None:
+    """Also in changelog-json, which has a message for each image."""
+    images = changes(("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"))
+    maker = MessageMaker(TABLE, KafkaSettings(servers="b:9092", format="changelog-json"), "shop")
+    found = maker.messages(row_events(images, maker.keys(images)), NOW_MS)
+    assert found.kinds.to_pylist() == ["-U", "+U", "-D"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"topic": "all", "compaction": True}, "need a topic for each table"),
+        ({"topic": "all", "tombstones": True}, "need a topic for each table"),
+        ({"format": "changelog-json", "compaction": True}, "would keep a -U without its"),
+        ({"user": "u"}, "has no login"),
+        ({"security": "sasl_ssl"}, "needs user"),
+        ({"ca": "ca.pem"}, "has no TLS"),
+        ({"security": "ssl", "key": "k.pem"}, "belong together"),
+        ({"servers": "broker"}, "is not of the form"),
+        ({"topic": "a b"}, "is no rule for topics"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(more: dict[str, Any], why: str) -> None:
+    """With the reason."""
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        KafkaSettings.model_validate({"servers": "b:9092"} | more)
+
+
 def test_an_update_is_never_torn() -> None:
     """The first half of one waits for the second."""
     assert complete_rows(changes(("+I", 1, "a"), ("-U", 1, "a"))) == 1
@@ -138,14 +176,14 @@ def test_values_are_exact() -> None:
             "date": [date(1, 1, 1), None],
             "datetime": pa.array([datetime(2026, 1, 31, 12, 30, 0, 500000, UTC), None], pa.timestamp("us")),
             "timestamp": pa.array([datetime(2026, 1, 31, 12, 30, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
-            "vector": pa.array([[1.5, -2.0], None], pa.list_(pa.float32())),
+            "vector": pa.array([[1.5, math.nan], None], pa.list_(pa.float32())),
         }
     )
     first, second = map(json.loads, json_objects(rows, rows.column_names, iso=False).to_pylist())
     assert first == {
         "int": 2**63 - 1, "decimal": "-0.0000000001", "double": 0.1, "float": 0.1, "bool": True, "binary": "AP8=",
         "date": "0001-01-01", "datetime": "2026-01-31 12:30:00.5", "timestamp": "2026-01-31 12:30:00Z",
-        "vector": [1.5, -2.0],
+        "vector": [1.5, "nan"],
     }  # fmt: skip
     assert [second[name] for name in ("int", "float", "bool", "binary", "date", "vector")] == [None] * 6
     assert second["decimal"] == "100000000000000000000.0000000000"
