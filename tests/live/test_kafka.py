@@ -8,6 +8,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
@@ -18,7 +22,9 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.support import kafka
-from tests.support.depth import depth
+from tests.support.depth import depth, on
+
+_SET = AlterConfigOpType.SET
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +172,73 @@ def test_keys_that_a_new_copy_lacks_are_deleted(
     assert sorted(deleted, key=str) == [f'{{"id":{n}}}' for n in range(10, 20) if n != 12] or len(deleted) == 10
     pipeline.run("caught-up")
     assert len(kafka.messages(broker.address, f"{database}.t")) == len(found), "a later start sends nothing again"
+
+
+@on("mariadb")
+def test_a_topic_that_is_gone_is_begun_again_as_the_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """Deleted between two runs and during one; and one that is not to be created."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(server, database, kind="kafka", more=_section(broker))
+    pipeline.run("caught-up")
+    name = f"{database}.t"
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for is_running in (False, True):
+        runner = pipeline.start(killed=True) if is_running else None
+        if runner is not None:
+            goal = len(pipeline.events("sink.applied")) + 1
+            server.execute(f"INSERT INTO {database}.t SELECT MAX(id) + 1, 0 FROM {database}.t")
+            pipeline.wait_for(partial(_has_applied, pipeline, goal), runner)
+        admin.delete_topics([name])[name].result(30)
+        server.execute(f"INSERT INTO {database}.t SELECT MAX(id) + 1, 0 FROM {database}.t")
+        if runner is None:
+            refused = pipeline.command("run", "--until", "caught-up")
+            assert refused.returncode != 0
+            assert "is gone" in " ".join((refused.stdout + refused.stderr).split())
+        else:
+            pipeline.wait_for(lambda: _has_stopped(pipeline), runner)
+            runner.kill()
+            runner.wait()
+            assert "gone" in pipeline.status()["tables"][0]["error"]
+        assert pipeline.command("redump", "--table", name).returncode == 0
+        pipeline.run("caught-up")
+        rows = {key: row["v"] for key, row in kafka.replayed(kafka.messages(broker.address, name)).items()}
+        source = source_table(server, database, "t")
+        assert rows == dict(zip(source["id"].to_pylist(), source["v"].to_pylist(), strict=True))
+    server.execute(f"CREATE TABLE {database}.u (id INT PRIMARY KEY)")
+    pipeline.spec.write_text(pipeline.spec.read_text().replace("partitions = 3", "create_topics = false"))
+    assert pipeline.command("run", "--until", "caught-up").returncode == 1
+    admin.create_topics([NewTopic(f"{database}.u", 1, 1)])[f"{database}.u"].result(30)
+    assert pipeline.command("redump", "--table", f"{database}.u").returncode == 0
+    pipeline.run("caught-up")
+
+
+@on("mysql")
+def test_a_row_that_is_too_large_stops_its_table_alone(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """The other one goes into its topic; with the room that the hint names, so does this one."""
+    for name in ("wide", "t"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY, v MEDIUMTEXT)")
+        server.execute(f"INSERT INTO {database}.{name} VALUES (1, 'x')")
+    pipeline = new_pipeline(server, database, kind="kafka", more=_section(broker, "max_message_bytes = 20000"))
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.wide SET v = REPEAT('w', 90000)")
+    server.execute(f"UPDATE {database}.t SET v = 'y'")
+    failed = pipeline.command("run", "--until", "caught-up")
+    assert failed.returncode == 1
+    assert "sink.kafka.max_message_bytes is 20,000" in " ".join((failed.stdout + failed.stderr).split())
+    assert kafka.replayed(kafka.messages(broker.address, f"{database}.t"))[1]["v"] == "y"
+    resource = ConfigResource(ResourceType.TOPIC, f"{database}.wide")
+    resource.add_incremental_config(ConfigEntry("max.message.bytes", "400000", incremental_operation=_SET))
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    pipeline.spec.write_text(pipeline.spec.read_text().replace("= 20000", "= 200000"))
+    assert pipeline.command("redump", "--table", f"{database}.wide").returncode == 0
+    pipeline.run("caught-up")
+    assert len(kafka.replayed(kafka.messages(broker.address, f"{database}.wide"))[1]["v"]) == 90_000
 
 
 def _has_stopped(pipeline: Pipeline) -> bool:

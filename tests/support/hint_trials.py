@@ -322,7 +322,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_new_generations.py::test_what_the_change_log_cannot_take_begins_again",),
     ),
     "destination/fence.py::Fence._read": (1, OUTSIDE),
-    "destination/fence.py::_takeover_error": (1, ("test_disaster.py::test_disasters_end_equal",)),
+    "destination/fence.py::takeover_error": (1, ("test_disaster.py::test_disasters_end_equal",)),
     "destination/maintenance_schedule.py::_failure": (2, OUTSIDE),
     "destination/delta/merge/newest_images.py::open_parquet": (
         1,
@@ -344,7 +344,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         2,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),
     ),
-    "destination/delta/lake_table.py::LakeTable.check_free": (1, INPUT),
+    "destination/delta/lake_table.py::LakeTable.check_free": (
+        2,
+        ("test_bucket_backup.py::test_a_backup_is_put_back",),
+    ),
     "destination/delta/lake_table.py::LakeTable.commit": (
         1,
         ("test_other_writers.py::test_a_writer_that_is_always_first_is_found_and_stopped",),
@@ -362,6 +365,33 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "destination/sink_opening.py::_no_rows": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
     "spec/further_sinks.py::below": (1, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
+    "destination/kafka/broker_trial.py::": (3, OUTSIDE),
+    "destination/kafka/client.py::_final": (
+        3,
+        (
+            "test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",
+            "test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",
+        ),
+    ),
+    "destination/kafka/table.py::KafkaTable.open": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+    "destination/kafka/table_messages.py::TableMessages._check_size": (
+        1,
+        ("test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",),
+    ),
+    "destination/kafka/table_topic.py::TableTopic._begin": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+    "destination/kafka/table_topic.py::TableTopic._require_alone": (1, INPUT),
+    "destination/kafka/table_topic.py::TableTopic.require_own": (1, INPUT),
+    "destination/kafka/table_topic.py::TableTopic.require_same": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+    "run/lifecycle/continuation_check.py::_filters": (1, INPUT),
     "destination/parquet/table.py::ParquetTable._check_owner": (1, INPUT),
     "destination/parquet/table.py::ParquetTable.check": (1, INPUT),
     "destination/parquet/table.py::ParquetTable.open": (

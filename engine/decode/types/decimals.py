@@ -164,14 +164,14 @@ def _texts(
 ) -> pa.Array:
     """Decimals of more than 38 digits, as the server prints them. whole: digits before the point, at least one.
 
-    A row of `text` has a place for each character: the sign, all digits, the point. `shown` marks those that the server
+    A row of `text` has a place for each character: the sign, all digits, the point. `visible` marks those that it
     prints. No group has digits on both sides of the point.
     """
     digits = sum(n for n, _ in groups)
     has_point = digits > whole
     text = np.empty((1 + digits + has_point, len(negative)), np.uint8)
-    shown = np.ones(text.shape, bool)
-    text[0], shown[0] = ord("-"), negative
+    visible = np.ones(text.shape, bool)
+    text[0], visible[0] = ord("-"), negative
     if has_point:
         text[1 + whole] = ord(".")
     after = 1
@@ -181,12 +181,12 @@ def _texts(
         for place in range(after - 1, after - 1 - n, -1):
             rest, text[place] = np.divmod(rest, np.uint32(10))
             text[place] += ord("0")
-    np.logical_or.accumulate(text[1:whole] != ord("0"), axis=0, out=shown[1:whole])  # no leading zeros
+    np.logical_or.accumulate(text[1:whole] != ord("0"), axis=0, out=visible[1:whole])  # no leading zeros
     if null is not None:
-        shown[:, null] = False
+        visible[:, null] = False
     ends = np.zeros(len(negative) + 1, np.int32)
-    shown.sum(axis=0).cumsum(out=ends[1:])
-    buffers = [validity(null), pa.py_buffer(ends), pa.py_buffer(text.T[shown.T])]
+    visible.sum(axis=0).cumsum(out=ends[1:])
+    buffers = [validity(null), pa.py_buffer(ends), pa.py_buffer(text.T[visible.T])]
     return pa.Array.from_buffers(pa.string(), len(negative), buffers)
 
 

@@ -52,7 +52,7 @@ _AWAY = {
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.CONCURRENT_TRANSACTIONS,
 }
-_GONE = {
+GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
@@ -161,7 +161,7 @@ def explained(error: KafkaError, servers: str) -> Exception:
 
 
 def _final(code: int, text: str, servers: str) -> DestinationError:
-    if code in _GONE:
+    if code in GONE:
         return DestinationError(
             f"A topic at {servers} is gone: {text}.",
             detail="Its messages went with it. Nothing is sent to another topic of its name in silence.",

@@ -26,7 +26,7 @@ _STALL_S = 30.0
 
 
 @dataclass(frozen=True)
-class Message:
+class KafkaMessage:
     """One message."""
 
     topic: str
@@ -35,12 +35,12 @@ class Message:
     headers: list[tuple[str, str | bytes | None]] | None = None
 
 
-class Part(Protocol):
+class MessagePart(Protocol):
     """What one table gets: its messages, made again each time."""
 
     @property
     def topic(self) -> str: ...
-    def messages(self) -> Iterable[Message]: ...
+    def messages(self) -> Iterable[KafkaMessage]: ...
 
 
 class TransactionalProducer:
@@ -98,7 +98,7 @@ class TransactionalProducer:
         if error is not None:
             self._faults.append((message, error))
 
-    def send(self, messages: Iterable[Message]) -> int:
+    def send(self, messages: Iterable[KafkaMessage]) -> int:
         """Send messages in the open transaction. Returns how many. Waits while the queue is full."""
         assert self._producer is not None
         produce, poll, count = self._producer.produce, self._producer.poll, 0
@@ -197,8 +197,8 @@ class TransactionalProducer:
             return ours
         try:
             self._check_term()
-        except (PipelineHeldError, StoreAwayError, StoreAccessError) as held:
-            return held
+        except (PipelineHeldError, StoreAwayError, StoreAccessError) as takeover:
+            return takeover
         return StoreAwayError(
             f"The store does not answer: Kafka at {self.servers} has ended the transaction: {error.str()}."
         )
@@ -209,7 +209,7 @@ class _Added:
     """What one table added: records of the state, and the part with the messages that they tell of."""
 
     records: Mapping[str, Any]
-    part: Part
+    part: MessagePart
 
 
 class EpochTransaction:
@@ -232,8 +232,8 @@ class EpochTransaction:
         with self._lock:
             for one in reversed(self._added):
                 if key in one.records:
-                    found: Mapping[str, Any] = one.records[key]
-                    return found
+                    record: Mapping[str, Any] = one.records[key]
+                    return record
         return self._state.record(key)
 
     def has(self, keys: Collection[str]) -> bool:
@@ -241,7 +241,7 @@ class EpochTransaction:
         with self._lock:
             return any(not one.records.keys().isdisjoint(keys) for one in self._added)
 
-    def add(self, part: Part, records: Mapping[str, Any]) -> int:
+    def add(self, part: MessagePart, records: Mapping[str, Any]) -> int:
         """Send a part's messages; they are durable, with their records, once `commit` returns. Returns how many."""
         added = _Added(records, part)
         with self._lock:
@@ -302,7 +302,9 @@ class EpochTransaction:
         self._ensure_open()
         records = {key: one for added in self._added for key, one in added.records.items()}
         try:
-            self._producer.send(Message(self._state.name, key.encode(), encoded(one)) for key, one in records.items())
+            self._producer.send(
+                KafkaMessage(self._state.name, key.encode(), encoded(one)) for key, one in records.items()
+            )
             self._producer.flush()
             self._refused |= self._producer.take_refusals()
             self._producer.raise_fault()
@@ -337,7 +339,7 @@ class EpochTransaction:
     def _is_sent_again(self) -> bool:
         """Send what was added in the new transaction. False if a part was refused, and is left out from now on."""
         self._added = [one for one in self._added if one.part.topic not in self._refused]
-        part: Part | None = None
+        part: MessagePart | None = None
         try:
             for one in self._added:
                 part = one.part

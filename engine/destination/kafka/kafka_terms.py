@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from engine.destination.fence import Term, takeover_error
-from engine.destination.kafka.epoch_transaction import Message, TransactionalProducer
+from engine.destination.kafka.epoch_transaction import KafkaMessage, TransactionalProducer
 from engine.destination.kafka.state_topic import StateTopic, encoded
 
 KEY = "term"
@@ -81,7 +81,7 @@ class KafkaTerms:
     def _write(self, producer: TransactionalProducer, term: Term) -> None:
         producer.begin()
         record: dict[str, Any] = asdict(term)
-        producer.send([Message(self._state_of(self._ledger).name, KEY.encode(), encoded(record))])
+        producer.send([KafkaMessage(self._state_of(self._ledger).name, KEY.encode(), encoded(record))])
         producer.flush()
         producer.raise_fault()
         producer.commit()

@@ -19,7 +19,7 @@ from engine.spec.kafka_settings import KafkaSettings, MessageFormat
 
 
 @dataclass(frozen=True)
-class Messages:
+class MadeMessages:
     """Messages of one table, in order. keys, values: binary; a NULL value deletes."""
 
     keys: pa.ChunkedArray
@@ -47,29 +47,29 @@ class MessageMaker:
         columns = self._columns(rows)
         return json_objects(rows, columns, iso=self._iso)
 
-    def messages(self, events: RowEvents, now_ms: int) -> Messages:
+    def messages(self, events: RowEvents, now_ms: int) -> MadeMessages:
         """The messages of events. now_ms: the time, in milliseconds since 1970."""
         if self._settings.format == "changelog-json":
             events = halves(events)
         rows = json_objects(events.images, self._columns(events.images), iso=self._iso)
-        image = _Images(rows, events)
+        image = _EventImages(rows, events)
         keys = self.keys(events.images).take(pa.array(events.last))
         is_deletion = (events.after == NONE) if events.is_half is None else (events.after == NONE) & ~events.is_half
         facts = events.images.take(pa.array(events.last)) if not events.is_snapshot else pa.table({})
         kind = "r" if events.is_snapshot else ""
-        kinds = _by_kind(events, _Words("+I", "+U", "-D", kind))
+        kinds = _by_kind(events, _KindWords("+I", "+U", "-D", kind))
         if events.is_half is not None and not events.is_snapshot:
             kinds = _halved(events, kinds)
         values = _FORMATS[self._settings.format](self, image, facts, now_ms)
         keys = _digested(keys, keyed=bool(self._table.key))
-        return Messages(keys, values.cast(pa.binary()), is_deletion, kinds, facts)
+        return MadeMessages(keys, values.cast(pa.binary()), is_deletion, kinds, facts)
 
     def _columns(self, rows: pa.Table) -> list[str]:
         return [column.name for column in self._table.columns if column.name in rows.column_names]
 
-    def _debezium(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    def _debezium(self, image: "_EventImages", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        op = _by_kind(events, _Words("c", "u", "d", "r"))
+        op = _by_kind(events, _KindWords("c", "u", "d", "r"))
         return joined(
             '{"before":', image.before(), ',"after":', image.after(), ',"source":', self._source(events, facts),
             ',"op":"', op, f'","ts_ms":{now_ms},"transaction":', _transaction(events, facts), "}",
@@ -86,14 +86,14 @@ class MessageMaker:
             '","pos":', offset, ',"row":0,"sequence":', facts[TM_SEQ].cast(pa.string()), "}",
         )  # fmt: skip
 
-    def _changelog(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    def _changelog(self, image: "_EventImages", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        op = _halved(events, _by_kind(events, _Words("+I", "+U", "-D", "+I")))
+        op = _halved(events, _by_kind(events, _KindWords("+I", "+U", "-D", "+I")))
         return joined('{"data":', image.last(), ',"op":"', op, '"}')
 
-    def _canal(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    def _canal(self, image: "_EventImages", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        type_ = _by_kind(events, _Words("INSERT", "UPDATE", "DELETE", "INSERT"))
+        type_ = _by_kind(events, _KindWords("INSERT", "UPDATE", "DELETE", "INSERT"))
         old = pc.if_else(pa.array(image.is_update), joined("[", image.before(), "]"), "null")
         at = _ms(facts) if not events.is_snapshot else _constant(str(now_ms), len(events))
         names = f'"database":{json_text(self._table.database)},"table":{json_text(self._table.name)}'
@@ -103,19 +103,19 @@ class MessageMaker:
             '","isDdl":false,"es":', at, f',"ts":{now_ms}}}',
         )  # fmt: skip
 
-    def _maxwell(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    def _maxwell(self, image: "_EventImages", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         events = image.events
-        type_ = _by_kind(events, _Words("insert", "update", "delete", "insert"))
+        type_ = _by_kind(events, _KindWords("insert", "update", "delete", "insert"))
         old = pc.if_else(pa.array(image.is_update), joined(',"old":', image.before()), "")
         at = _s(facts) if not events.is_snapshot else str(now_ms // 1000)
         place = f'{{"database":{json_text(self._table.database)},"table":{json_text(self._table.name)},"type":"'
         return joined(place, type_, '","ts":', at, ',"data":', image.last(), old, "}")
 
-    def _plain(self, image: "_Images", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
+    def _plain(self, image: "_EventImages", facts: pa.Table, now_ms: int) -> pa.ChunkedArray:
         return image.taken(image.events.after, none=None)
 
 
-class _Images:
+class _EventImages:
     """The rows of events, as JSON."""
 
     def __init__(self, rows: pa.ChunkedArray, events: RowEvents) -> None:
@@ -143,7 +143,7 @@ class _Images:
 
 
 @dataclass(frozen=True)
-class _Words:
+class _KindWords:
     """What a format calls the kinds of events."""
 
     created: str
@@ -152,7 +152,7 @@ class _Words:
     read: str
 
 
-def _by_kind(events: RowEvents, words: _Words) -> pa.ChunkedArray:
+def _by_kind(events: RowEvents, words: _KindWords) -> pa.ChunkedArray:
     """A word for each event."""
     if events.is_snapshot:
         return _constant(words.read, len(events))
@@ -163,7 +163,7 @@ def _by_kind(events: RowEvents, words: _Words) -> pa.ChunkedArray:
 
 def _halved(events: RowEvents, kinds: pa.ChunkedArray) -> pa.ChunkedArray:
     """Kinds of images: a half of an update is `-U` or `+U`."""
-    return pc.if_else(pa.array(events.is_half), _by_kind(events, _Words("+U", "+U", "-U", "+I")), kinds)
+    return pc.if_else(pa.array(events.is_half), _by_kind(events, _KindWords("+U", "+U", "-U", "+I")), kinds)
 
 
 def _constant(text: str, count: int) -> pa.ChunkedArray:
@@ -207,8 +207,8 @@ def _digested(keys: pa.ChunkedArray, *, keyed: bool) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(digests, pa.binary())])
 
 
-_Format = Callable[[MessageMaker, _Images, pa.Table, int], pa.ChunkedArray]
-_FORMATS: dict[MessageFormat, _Format] = {
+_MakeValues = Callable[[MessageMaker, _EventImages, pa.Table, int], pa.ChunkedArray]
+_FORMATS: dict[MessageFormat, _MakeValues] = {
     "debezium-json": MessageMaker._debezium,  # noqa: SLF001 - the table of the class above
     "changelog-json": MessageMaker._changelog,  # noqa: SLF001
     "canal-json": MessageMaker._canal,  # noqa: SLF001

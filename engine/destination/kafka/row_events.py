@@ -62,8 +62,8 @@ def row_events(images: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
     before = np.where(is_old, number, NONE)
     before[is_second] = number[is_second] - 1
     after = np.where(is_old, NONE, number)
-    kept = ~pairs
-    return RowEvents(images, before[kept], after[kept])
+    is_event = ~pairs
+    return RowEvents(images, before[is_event], after[is_event])
 
 
 def halves(events: RowEvents) -> RowEvents:

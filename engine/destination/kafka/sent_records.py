@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True)
-class _Record:
+class _SentRecord:
     @classmethod
     def from_json(cls, record: Mapping[str, Any] | None) -> Self:
         """As stored; without one, what a new table has."""
@@ -18,7 +18,7 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class SentChanges(_Record):
+class SentChanges(_SentRecord):
     """Which changes of a table its topic has."""
 
     epoch: int = -1
@@ -33,7 +33,7 @@ class SentChanges(_Record):
 
 
 @dataclass(frozen=True)
-class SentChunks(_Record):
+class SentChunks(_SentRecord):
     """Which rows of its copies its topic has."""
 
     epoch: int = -1
@@ -43,7 +43,7 @@ class SentChunks(_Record):
 
 
 @dataclass(frozen=True)
-class UsedTopic(_Record):
+class UsedTopic(_SentRecord):
     """The topic of a table."""
 
     topic: str = ""

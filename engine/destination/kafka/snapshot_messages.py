@@ -12,20 +12,20 @@ from itertools import islice
 from typing import Any, Protocol
 
 from engine.capture.files import DataFile
-from engine.destination.kafka.epoch_transaction import Message, TransactionalProducer
+from engine.destination.kafka.epoch_transaction import KafkaMessage, TransactionalProducer
 from engine.destination.kafka.sent_records import SentChunks
-from engine.destination.kafka.state_topic import Record, StateTopic, encoded
+from engine.destination.kafka.state_topic import StateRecord, StateTopic, encoded
 
 _MESSAGES = 200_000
 """Of one transaction."""
 
 
-class Rows(Protocol):
+class CopiedRows(Protocol):
     """The rows of an epoch's chunks of one table."""
 
     @property
     def files(self) -> Sequence[DataFile]: ...
-    def messages(self, file: DataFile, after: int) -> Iterator[Message]: ...
+    def messages(self, file: DataFile, after: int) -> Iterator[KafkaMessage]: ...
 
 
 class SnapshotMessages:
@@ -38,7 +38,7 @@ class SnapshotMessages:
         """Whether the topic may have another state than was noted: a commit's outcome is not known."""
         self._lock = threading.Lock()
 
-    def send(self, key: str, epoch: int, rows: Rows) -> int:
+    def send(self, key: str, epoch: int, rows: CopiedRows) -> int:
         """Send rows, durably; key: of their record in the state topic. Returns how many were sent now."""
         with self._lock, self._aborting():
             self._producer.begin()  # whatever became of an earlier transaction, it has ended before the state is read
@@ -77,14 +77,14 @@ class SnapshotMessages:
             self._producer.abort()
             raise
 
-    def _known(self, key: str) -> Record | None:
+    def _known(self, key: str) -> StateRecord | None:
         if self._is_doubtful:
             self._state.read()
             self._is_doubtful = False
         return self._state.record(key)
 
     def _commit(self, records: Mapping[str, Any]) -> None:
-        self._producer.send(Message(self._state.name, key.encode(), encoded(one)) for key, one in records.items())
+        self._producer.send(KafkaMessage(self._state.name, key.encode(), encoded(one)) for key, one in records.items())
         self._producer.flush()
         self._producer.raise_fault()
         self._is_doubtful = True

@@ -30,7 +30,7 @@ _SETTINGS = {
     "min.cleanable.dirty.ratio": "0.2",
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
-Record = Mapping[str, Any]
+StateRecord = Mapping[str, Any]
 
 
 class StateTopic:
@@ -44,7 +44,7 @@ class StateTopic:
         self.name = f"_tidemark.{ledger}"
         self._clients = clients
         self._topics = topics
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, StateRecord] = {}
         self._consumer: Consumer | None = None
         self._is_read = False
         self._is_at_end = False
@@ -56,26 +56,26 @@ class StateTopic:
         if self.name not in self._topics.all():
             self._topics.create(self.name, 1, self._clients.settings.replication, _SETTINGS)
 
-    def record(self, key: str) -> Record | None:
+    def record(self, key: str) -> StateRecord | None:
         """A record as it was read or noted last."""
         if not self._is_read:
             self.read()
         return self._records.get(key)
 
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, StateRecord]:
         """All records as they were read or noted last."""
         if not self._is_read:
             self.read()
         with self._lock:
             return dict(self._records)
 
-    def note(self, records: Mapping[str, Record | None]) -> None:
+    def note(self, records: Mapping[str, StateRecord | None]) -> None:
         """Take records that this runner has committed."""
         with self._lock:
             for key, record in records.items():
                 self._keep(key, record)
 
-    def read(self) -> dict[str, Record]:
+    def read(self) -> dict[str, StateRecord]:
         """All committed records, by key; none if the topic is not there. Raises StoreAwayError, StoreAccessError."""
         with self._lock:
             if self._consumer is None:
@@ -122,7 +122,7 @@ class StateTopic:
         self._next = message.offset() + 1
         self._keep(message.key().decode(), None if value is None else json.loads(value))
 
-    def _keep(self, key: str, record: Record | None) -> None:
+    def _keep(self, key: str, record: StateRecord | None) -> None:
         if record is None:
             self._records.pop(key, None)
         else:
@@ -141,6 +141,6 @@ class StateTopic:
             consumer.close()
 
 
-def encoded(record: Record | None) -> bytes | None:
+def encoded(record: StateRecord | None) -> bytes | None:
     """A record as it is sent; None deletes."""
     return None if record is None else json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()

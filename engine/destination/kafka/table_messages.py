@@ -13,13 +13,13 @@ from engine.base.errors import DestinationError
 from engine.capture.batches import batches, parquet_file
 from engine.capture.files import DataFile
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, TM_TX, Table
-from engine.destination.kafka.epoch_transaction import Message
-from engine.destination.kafka.message_formats import MessageMaker, Messages
+from engine.destination.kafka.epoch_transaction import KafkaMessage
+from engine.destination.kafka.message_formats import MadeMessages, MessageMaker
 from engine.destination.kafka.row_events import RowEvents, complete_rows, row_events, rows_read
 from engine.spec.kafka_settings import KafkaSettings
 from engine.store.folder import Folder
 
-Headers = list[tuple[str, str | bytes | None]]
+MessageHeaders = list[tuple[str, str | bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TableMessages:
     epoch: int
     generation: int
 
-    def of(self, events: Iterable[tuple[MessageMaker, RowEvents]]) -> Iterator[Message]:
+    def of(self, events: Iterable[tuple[MessageMaker, RowEvents]]) -> Iterator[KafkaMessage]:
         """The messages of events, as they are sent."""
         now_ms = int(clock.unix_s() * 1000)
         for maker, some in events:
@@ -44,17 +44,17 @@ class TableMessages:
         """Makes messages of events."""
         return MessageMaker(self.table, self.settings, self.name)
 
-    def _sent(self, messages: Messages) -> Iterator[Message]:
+    def _sent(self, messages: MadeMessages) -> Iterator[KafkaMessage]:
         self._check_size(messages)
         tombstones = self.settings.tombstones and self.settings.format != "json"
         keys, values = messages.keys.to_pylist(), messages.values.to_pylist()
         headers: Iterable[Any] = self._headers(messages) if self.settings.headers else [None] * len(keys)
         for key, value, deletes, own in zip(keys, values, messages.is_deletion.tolist(), headers, strict=True):
-            yield Message(self.topic, key, value, own)
+            yield KafkaMessage(self.topic, key, value, own)
             if deletes and tombstones:
-                yield Message(self.topic, key, None, own)
+                yield KafkaMessage(self.topic, key, None, own)
 
-    def _check_size(self, messages: Messages) -> None:
+    def _check_size(self, messages: MadeMessages) -> None:
         largest = pc.max(pc.binary_length(messages.values)).as_py() or 0
         if largest > self.settings.max_message_bytes:
             raise DestinationError(
@@ -65,7 +65,7 @@ class TableMessages:
                 f"tidemark redump SPEC --table {self.table.full_name}",
             )
 
-    def headers_of(self, kind: str) -> Headers:
+    def headers_of(self, kind: str) -> MessageHeaders:
         """The headers of a message that no image stands behind."""
         return [
             ("table", self.table.full_name.encode()),
@@ -74,7 +74,7 @@ class TableMessages:
             ("kind", kind.encode()),
         ]
 
-    def _headers(self, messages: Messages) -> Iterator[Headers]:
+    def _headers(self, messages: MadeMessages) -> Iterator[MessageHeaders]:
         constant = self.headers_of("")[:-1]
         kinds, facts = messages.kinds.to_pylist(), messages.images
         if not facts.num_columns:
@@ -105,7 +105,7 @@ class ChangePart:
         """That of the table."""
         return self.made.topic
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[KafkaMessage]:
         """Their messages, in the order of the changes."""
         return self.made.of(self._events())
 
@@ -135,7 +135,7 @@ class ChunkPart:
     folder: Folder
     files: Sequence[DataFile]
 
-    def messages(self, file: DataFile, after: int) -> Iterator[Message]:
+    def messages(self, file: DataFile, after: int) -> Iterator[KafkaMessage]:
         """The messages of a file, without the first `after` ones."""
         return islice(self.made.of(self._events(file)), after, None)
 

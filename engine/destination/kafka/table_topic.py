@@ -41,21 +41,19 @@ class TableTopic:
         used = self.used
         if not used.topic:
             return f"{self.place} was never used by this pipeline"
-        if used.topic not in self._shared.topics.all():
-            return f"{self.place} is gone"
         if used.topic != self.name:
             return f"topic of {self._table} was {used.topic}, and the spec now names {self.name}"
-        if self._shared.topics.identity(used.topic) != used.id:
-            return f"{self.place} was deleted and created again"
-        return ""
+        identity = self._shared.topics.identity(used.topic)
+        if not identity:
+            return f"{self.place} is gone"
+        return "" if identity == used.id else f"{self.place} was deleted and created again"
 
     def require_same(self) -> None:
         """Raises DestinationError if it is gone, or another one has its name: brokers may create it for a message."""
         now_s = clock.monotonic_s()
         if now_s - self._shared.looked_s.get(self.name, -_LOOK_S) < _LOOK_S:
             return
-        if self.name not in self._shared.topics.all(newest=True) or (fault := self.fault()):
-            fault = fault if self.name in self._shared.topics.all() else f"{self.place} is gone"
+        if fault := self.fault():
             raise DestinationError(
                 f"The {fault}.",
                 detail="Its messages went with it. Nothing is sent to another topic in its place in silence.",
@@ -85,7 +83,7 @@ class TableTopic:
             if key.startswith(_KEY) and key != self.key and UsedTopic.from_json(record).topic == self.name:
                 raise SpecError(
                     f"The {self.place} is the one of {key.removeprefix(_KEY)}, too.",
-                    detail="Messages of two tables would have the same keys; nothing was sent.",
+                    detail="MadeMessages of two tables would have the same keys; nothing was sent.",
                     hint="Choose a sink.kafka.topic that tells them apart, such as {database}.{table}, or exclude one.",
                 )
 
@@ -106,6 +104,7 @@ class TableTopic:
                     hint=f"Create the topic, then: tidemark redump SPEC --table {self._table}",
                 )
             shared.topics.create_for_table(self.name)
+        shared.looked_s[self.name] = clock.monotonic_s()
         shared.snapshots.write(
             {self.key: UsedTopic(self.name, shared.topics.identity(self.name), generation).to_json()}
         )

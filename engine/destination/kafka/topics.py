@@ -8,9 +8,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from engine.base import clock
 from engine.base.errors import DestinationError
-from engine.destination.kafka.client import ANSWER_S, Clients
+from engine.destination.kafka.client import ANSWER_S, GONE, Clients
 from engine.spec.periods import period_s
+
+_LOOKS, _LOOK_S = 6, 0.5
+"""How often a topic that is not there is looked for, and the seconds between two looks."""
 
 
 class Topics:
@@ -64,7 +68,21 @@ class Topics:
             self._names = None
 
     def identity(self, name: str) -> str:
-        """What tells a topic from a later one of its name. Raises DestinationError if it is not there."""
+        """What tells a topic from a later one of its name; "" if it is not there.
+
+        A broker may not know yet what another one has just created, so it is asked a few times before that is said.
+        """
+        for attempt in range(_LOOKS):
+            clock.sleep(_LOOK_S if attempt else 0.0)
+            try:
+                return self._described(name)
+            except DestinationError as error:
+                cause = error.__cause__
+                if not isinstance(cause, KafkaException) or cause.args[0].code() not in GONE:
+                    raise
+        return ""
+
+    def _described(self, name: str) -> str:
         future = self._client().describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)[name]
         return str(self._clients.asked(lambda: future.result(ANSWER_S), self._client()).topic_id)
 

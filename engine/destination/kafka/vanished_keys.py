@@ -18,14 +18,14 @@ from confluent_kafka import KafkaError, TopicPartition
 from engine.base import clock
 from engine.base.store_errors import StoreAwayError
 from engine.destination.kafka.client import ANSWER_S, Clients
-from engine.destination.kafka.epoch_transaction import Message
+from engine.destination.kafka.epoch_transaction import KafkaMessage
 from engine.destination.kafka.table_messages import TableMessages
 from engine.spec.kafka_settings import MessageFormat
 
 _BATCH = 10_000
 
 
-class _Facts(NamedTuple):
+class _MessageFacts(NamedTuple):
     """The headers of a message."""
 
     table: bytes = b""
@@ -33,10 +33,10 @@ class _Facts(NamedTuple):
     generation: bytes = b""
 
     @staticmethod
-    def of(message: Any) -> "_Facts":
+    def of(message: Any) -> "_MessageFacts":
         """Those of a message that another program has sent may be missing."""
-        own = {name: value for name, value in message.headers() or () if name in _Facts._fields}
-        return _Facts(**own)
+        own = {name: value for name, value in message.headers() or () if name in _MessageFacts._fields}
+        return _MessageFacts(**own)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class VanishedKeys:
         """That of the table."""
         return self.made.topic
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[KafkaMessage]:
         """A deletion for each key that the copy lacks, and a tombstone if the spec wants them."""
         now_ms, settings = int(clock.unix_s() * 1000), self.made.settings
         headers = self.made.headers_of("-D")
@@ -73,9 +73,9 @@ class VanishedKeys:
                 consumer.assign([TopicPartition(self.topic, number, 0)])
                 for key, value in self._left(consumer):
                     deletion = deletion_of(settings.format, value, now_ms)
-                    yield Message(self.topic, key, deletion, headers)
+                    yield KafkaMessage(self.topic, key, deletion, headers)
                     if settings.tombstones and deletion is not None:
-                        yield Message(self.topic, key, None, headers)
+                        yield KafkaMessage(self.topic, key, None, headers)
 
     def _left(self, consumer: Any) -> Iterator[tuple[bytes, bytes]]:
         """The keys of a partition that have no message of the new generation and are not deleted, with their rows."""
@@ -104,7 +104,7 @@ class VanishedKeys:
                 if fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     return
                 raise self.clients.explained(fault)
-            facts = _Facts.of(message)
+            facts = _MessageFacts.of(message)
             if facts.table == table and message.key() is not None and facts.kind != b"-U":
                 is_gone = facts.kind == b"-D" or facts.generation == newest
                 yield message.key(), None if is_gone else message.value()

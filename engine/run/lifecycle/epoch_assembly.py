@@ -181,8 +181,8 @@ class EpochAssembly:
         directory, journal, helpers = run.directory, run.journal, control.helpers
 
         def may_read() -> bool:
-            held = control.away.now or lag.backlog.is_there
-            return control.state.running and self.state().copied and not held
+            is_busy = control.away.now or lag.backlog.is_there
+            return control.state.running and self.state().copied and not is_busy
 
         with (
             closing(self._lag_monitor(source, coordinator)) as lag,

@@ -39,9 +39,9 @@ class ProgressEvents:
             stopped = table.stopped if table.state == "stopped" else None
             resnapshots_itself = stopped is not None and table.due is not None and _is_doubt(table.due)
             reason, hint = (stopped.message, stopped.hint) if stopped else (None, None)
-            shown = (table.state, resnapshots_itself, reason)
-            if self._shown.get(name) != shown:
-                self._shown[name] = shown
+            news = (table.state, resnapshots_itself, reason)
+            if self._shown.get(name) != news:
+                self._shown[name] = news
                 hint = "Nothing: Tidemark resnapshots it at once." if resnapshots_itself else hint
                 self._journal.write(
                     TableStateChanged(
