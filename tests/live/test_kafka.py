@@ -91,6 +91,7 @@ def test_a_table_under_load_is_its_messages(
     assert not list((pipeline.folder / "lake").glob("orders*")), "files are staged, and go"
 
 
+@on("mysql")
 def test_delta_and_kafka_on_one_pipeline(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
 ) -> None:
