@@ -1,5 +1,6 @@
 """Numbers and durations as text. An unknown value is `—`, never 0."""
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -93,3 +94,8 @@ def size(value: float | None) -> str:
     text = count(value)
     number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
     return f"{number} {unit}B"
+
+
+def toml_text(text: str) -> str:
+    """A text as a string in TOML, whatever characters it has."""
+    return json.dumps(text, ensure_ascii=False)

@@ -20,6 +20,7 @@ from engine.base.errors import (
     TidemarkError,
     if_captured,
 )
+from engine.base.wording import toml_text
 from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
@@ -328,7 +329,7 @@ def _uncaptured(context: Context) -> Check:
     others = uncaptured(context.connection, context.source.tables)
     why = "The binlog has no rows of views and sequences, and more rows of system-versioned tables than they show."
     actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
-    fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
+    fix = "Exclude them in source.tables: " + ", ".join(toml_text(f"!{name}") for name in others) if others else ""
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
 
 
@@ -420,31 +421,30 @@ def _columns(table: Table) -> Check:
     why = "Tidemark never turns a value that it cannot decode exactly into NULL."
     names = [column.name for column in table.columns if fault(column)]
     excludes = bool(names) and not {*names} & {*table.key}
-    section = f'[tables."{table.full_name}"] exclude = {json.dumps(names)}, or ' if excludes else ""
-    fix = f'Exclude {section}the table: tables = […, "!{table.full_name}"]' if faults else ""
+    section = f"[tables.{toml_text(table.full_name)}] exclude = {json.dumps(names)}, or " if excludes else ""
+    fix = f"Exclude {section}the table: {_without(table)}" if faults else ""
     actual = " ".join(faults) or f"{len(table.columns)} columns"
     return Check(
         f"{table.full_name}: columns", "fail" if faults else "ok", "types that this version decodes", actual, why, fix
     )
 
 
+def _without(table: Table) -> str:
+    return f"tables = […, {toml_text('!' + table.full_name)}]"
+
+
 def _engine(table: Table) -> Check:
     good = table.transactional
     why = "If a table's engine has no transactions, a read blocks its writers until it ends."
     fix = "" if good or table.unfit else f"ALTER TABLE {quote(table.database, table.name)} ENGINE = InnoDB;"
+    outcome: CheckOutcome = "ok" if good else "warn"
     actual = "one with transactions" if good else "one without"
-    return Check(
-        f"{table.full_name}: engine", "ok" if good else "warn", "an engine with transactions", actual, why, fix
-    )
+    return Check(f"{table.full_name}: engine", outcome, "an engine with transactions", actual, why, fix)
 
 
 def _images(table: Table) -> Check:
-    why = (
-        "A mirror can only be equal if SELECT shows all of the table's own rows and columns, "
-        "and the binlog every change of them."
-    )
-    exclude = f'Exclude the table: tables = […, "!{table.full_name}"]'
-    fix = (table.remedy or exclude) if table.unfit else ""
+    why = "A mirror can only be equal if SELECT shows all of the table's own rows, and the binlog every change of them."
+    fix = (table.remedy or f"Exclude the table: {_without(table)}") if table.unfit else ""
     outcome: CheckOutcome = "fail" if table.unfit else "ok"
     expected = "its own rows, with all columns and no others"
     return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "its own rows", why, fix)
@@ -452,7 +452,7 @@ def _images(table: Table) -> Check:
 
 def _folder(table: Table) -> Check:
     fault = folder_fault(table.database, table.name)
-    fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if fault else ""
+    fix = f"Exclude the table: {_without(table)}" if fault else ""
     outcome: CheckOutcome = "fail" if fault else "ok"
     why = "The names become folders in the destination."
     return Check(f"{table.full_name}: name", outcome, "valid folder names", fault or table.full_name, why, fix)

@@ -156,6 +156,11 @@ def test_check_says_what_keeps_a_run_from_continuing(
     other = new_pipeline(server, "d", folder)
     other.spec.write_text(other.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder / "lake"}"'))
     assert "exists already" in _faults(other)["places of tables"]
+    server.execute("CREATE TABLE d.c (id INT PRIMARY KEY)")
+    assert "put the pipeline's folder with its ledger back" in refused(other)
+    assert not (pipeline.folder / "lake/d/c").exists(), "nothing was created for the tables whose places are free"
+    assert not (other.home / "ledger").exists() or not list((other.home / "ledger").iterdir())
+    server.execute("DROP TABLE d.c")
     mirror = pipeline.mirror("a")
     mirror.rename(mirror.with_name("elsewhere"))
     assert f"{mirror} is gone" in _faults(pipeline)["published tables"]

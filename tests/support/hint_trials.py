@@ -344,10 +344,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         2,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),
     ),
-    "destination/delta/lake_table.py::LakeTable.check_free": (
-        2,
-        ("test_bucket_backup.py::test_a_backup_is_put_back",),
-    ),
+    "destination/delta/lake_table.py::LakeTable.check_free": (2, ("test_bucket_backup.py::test_a_backup_is_put_back",)),
     "destination/delta/lake_table.py::LakeTable.commit": (
         1,
         ("test_other_writers.py::test_a_writer_that_is_always_first_is_found_and_stopped",),
@@ -392,6 +389,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
     ),
     "run/lifecycle/continuation_check.py::_filters": (1, INPUT),
+    "source/preflight.py::_images": (1, INPUT),
     "destination/parquet/table.py::ParquetTable._check_owner": (1, INPUT),
     "destination/parquet/table.py::ParquetTable.check": (1, INPUT),
     "destination/parquet/table.py::ParquetTable.open": (
@@ -400,6 +398,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "destination/publisher.py::Publisher.check": (1, OUTSIDE),
     "destination/delta/log/lost_commits.py::lost_commit": (1, OUTSIDE),
+    "destination/delta/log/rollback.py::check_identity": (
+        1,
+        ("test_backup.py::test_a_table_that_was_dropped_and_added_again_is_another_one",),
+    ),
     "destination/delta/log/rollback.py::check_is_same": (1, ("test_backup.py::test_another_table_is_not_rolled_back",)),
     "destination/delta/log/rollback.py::check_is_there": (
         1,

@@ -199,8 +199,8 @@ class LakeTable:
                 hint="This pipeline wrote it, before the table was removed or its ledger was restored. Move the "
                 "folders of the mirror and of the change log away, then try again."
                 if self.is_ours
-                else "If another pipeline publishes there, choose another sink.path. Otherwise move that folder away, "
-                "then try again.",
+                else "If this pipeline has published it, put the pipeline's folder with its ledger back. If another "
+                "one publishes there, choose another sink.path. Otherwise move that folder away, then try again.",
             )
 
     def drop(self) -> None:

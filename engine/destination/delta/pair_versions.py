@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from engine.destination.capabilities import Versions
-from engine.destination.delta.lake_table import GENERATION, LakeTable
+from engine.destination.delta.lake_table import COPY, GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.kept_versions import OldVersion
 from engine.destination.delta.log.missing_files import check_vectors
-from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
+from engine.destination.delta.log.rollback import check_identity, check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, MERGED_SEQ
 
@@ -40,6 +40,7 @@ class PairVersions:
         name = self._pair.table.full_name
         for lake in self._pair.lakes:
             check_is_there(lake.folder, name)
+            check_identity(lake.folder, name, str(lake.load().metadata().id), identities.get(lake.folder.name, ""))
             version, transactions = versions[lake.folder.name]
             # Backups of earlier versions lack those of the time when the table had no key, or another one.
             looked_at = {*transactions, *map(lake.app, lake.kinds)}
@@ -52,11 +53,18 @@ class PairVersions:
     def roll_back(self, versions: Versions) -> None:
         """Roll both back to these versions, transaction identifiers included; then commit the term.
 
+        A mirror of a table that had no key then is deleted: with its later numbers, changes would be taken for applied.
+
         Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
         """
         self._pair.repair()
         for lake in self._pair.lakes:
             lake.commit(partial(self._rolled_back, lake, *versions[lake.folder.name]))
+        mirror = self._pair.mirror.lake
+        if not self._pair.table.key and mirror.exists and mirror.is_ours:
+            if self._pair.formats is not None:
+                self._pair.formats.drop()  # what stays is published again with the next commit
+            mirror.drop()
         self._pair.commit_term()
 
     def _old_version(self, lake: LakeTable, version: int) -> OldVersion:
@@ -82,4 +90,4 @@ def _newest(lake: LakeTable) -> tuple[int, dict[str, int]]:
 
 def rollback_apps(lake: LakeTable) -> list[str]:
     """The application identifiers that a rollback brings back."""
-    return [lake.app(kind) for kind in (*KINDS, MERGED_SEQ, GENERATION)]
+    return [lake.app(kind) for kind in (*KINDS, MERGED_SEQ, GENERATION, COPY)]

@@ -76,6 +76,7 @@ class RunStart:
                 self._continue(ledger, connection, source, preflight)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
+            self._takeover.require_places(begun.record)
             ledger.commit(replace(begun.record, term=self._takeover.first_term(begun.ledger)))
             self._takeover.take_first(ledger)
             self._commands.begin(partial(committed_state, ledger))

@@ -16,13 +16,14 @@ import socket
 from collections.abc import Collection
 
 from engine.base import clock
+from engine.base.parallel import map_parallel
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
 from engine.destination.destination_protocol import Destination
 from engine.destination.fence import Term
-from engine.ledger.records import TermRecord
-from engine.ledger.state import State
+from engine.ledger.records import EpochRecord, Planned, TermRecord
+from engine.ledger.state import Owner, State
 from engine.ledger.store import Ledger
 
 
@@ -44,6 +45,21 @@ class Takeover:
         """The term in epoch 0."""
         newest = self.destination.terms.newest(ledger)
         return TermRecord(newest.number + 1 if newest else 1, self._run)
+
+    def require_places(self, record: EpochRecord) -> None:
+        """Raises SpecError when a table's place is not free, before anything is created for any of them.
+
+        record: the first epoch.
+        """
+        assert record.ledger is not None
+        owner = Owner(record.ledger)
+        planned_tables = [change.planned for change in record.tables.values() if change.planned and not change.stopped]
+
+        def look(one: Planned) -> None:
+            table = published_as(table_from_dict(one.table), one.projection)
+            self.destination.table(owner, table).check(None, table)
+
+        map_parallel(look, planned_tables)
 
     def take_first(self, ledger: Ledger) -> None:
         """Take over after epoch 0 is committed; there was no runner before."""

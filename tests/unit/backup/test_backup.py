@@ -4,6 +4,7 @@ A restore brings both back, and the pipeline continues from there.
 """
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,25 @@ import pytest
 from engine.backup.backup import _is_complete, restore, write_backup
 from engine.base.errors import DestinationError, SpecError
 from engine.destination.delta.destination import DeltaDestination
+from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.run.lifecycle.takeover import Takeover
 from engine.spec.settings import Spec, parse
 from engine.store.local_folder import LocalFolder
-from tests.unit.destination.support import OLD, SPEC, WHOLE_SPLIT, World, log, mirror, publish_story, story, switch
+from tests.unit.destination.support import (
+    BARE,
+    OLD,
+    PLAN,
+    SPEC,
+    WHOLE_SPLIT,
+    World,
+    log,
+    mirror,
+    publish_story,
+    story,
+    switch,
+)
 
 
 def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:
@@ -154,6 +168,42 @@ def _without_identities(file: Path) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in (parts | {"backup.json": json.dumps(manifest).encode()}).items():
             archive.writestr(name, content)
+
+
+def test_a_mirror_of_a_table_that_had_no_key_then_is_deleted(tmp_path: Path) -> None:
+    """It has later numbers than the restored ledger: later changes would be taken for applied."""
+    world = World(tmp_path)
+    world.epoch(planned={"table": BARE.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(BARE, [(1, 1)])], copied=True)
+    whole = list(world.records)
+    publish_story(world, tmp_path, [])
+    spec, directory = parse(SPEC, tmp_path / "shop.toml"), Directory(tmp_path)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    world.epoch(resnapshot=switch(BARE, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    publish_story(world, tmp_path, [], since=len(whole))
+    assert mirror(tmp_path) == [(1, 1), (2, 2)]
+    restore(spec, directory, tmp_path / "b.zip")
+    assert not (tmp_path / "lake/d/t").exists()
+    assert (tmp_path / "lake/d/t__changes").exists()
+
+
+def test_a_table_that_was_dropped_and_added_again_is_another_one(tmp_path: Path) -> None:
+    """The message says so, whatever versions it has."""
+    world, spec, directory = at_epoch(tmp_path, 3)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    shutil.rmtree(tmp_path / "lake/d")
+    again = World(tmp_path / "again")
+    again._folder = tmp_path
+    destination = again.destination()
+    destination.table(Owner("L"), OLD, PLAN).open(must_exist=False)
+    with pytest.raises(DestinationError, match="is another one than the backup has") as refused:
+        restore(spec, directory, tmp_path / "b.zip")
+    assert "removing the table and adding it again" in refused.value.detail
+    assert "move all folders of the table away" in refused.value.hint
+    shutil.rmtree(tmp_path / "lake/d")
+    restore(spec, directory, tmp_path / "b.zip")
+    assert world.records
 
 
 def test_what_is_no_backup_of_this_pipeline_is_refused(tmp_path: Path) -> None:

@@ -35,6 +35,20 @@ def check_is_same(
     )
 
 
+def check_identity(folder: Folder, table: str, identity: str, then: str) -> None:
+    """Raises DestinationError when a Delta table is not the one that a backup is of.
+
+    table: its full name. identity: its identifier; then: that in the backup, empty if it is not known.
+    """
+    if then not in ("", identity):
+        raise DestinationError(
+            f"The Delta table in {folder.url} is another one than the backup has.",
+            detail="It was moved away or replaced since the backup was made, as by removing the table and adding it "
+            "again. Nothing was restored.",
+            hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
+        )
+
+
 def check_is_there(folder: Folder, table: str) -> None:
     """Raises DestinationError when one of a table's folders is gone, while the other one is there.
 
