@@ -76,18 +76,12 @@ class TableMessages:
 
     def _headers(self, messages: MadeMessages) -> Iterator[MessageHeaders]:
         constant = self.headers_of("")[:-1]
-        kinds, facts = messages.kinds.to_pylist(), messages.images
+        kinds, facts = [("kind", kind) for kind in _bytes(messages.kinds)], messages.images
         if not facts.num_columns:
-            return ([*constant, ("kind", kind.encode())] for kind in kinds)
-        texts = (facts[TM_POSITION].to_pylist(), facts[TM_TX].to_pylist(), facts[TM_SEQ].to_pylist())
+            return ([*constant, kind] for kind in kinds)
+        texts = [_bytes(facts[name]) for name in (TM_POSITION, TM_TX, TM_SEQ)]
         return (
-            [
-                *constant,
-                ("kind", kind.encode()),
-                ("position", (position or "").encode()),
-                ("gtid", (gtid or "").encode()),
-                ("sequence", str(seq).encode()),
-            ]
+            [*constant, kind, ("position", position), ("gtid", gtid), ("sequence", seq)]
             for kind, position, gtid, seq in zip(kinds, *texts, strict=True)
         )
 
@@ -158,3 +152,9 @@ def _batches(folder: Folder, file: DataFile) -> Iterator[pa.Table]:
     with folder.open(file.name) as data, parquet_file(data) as parquet:
         for _, batch in batches(parquet):
             yield batch
+
+
+def _bytes(column: pa.ChunkedArray) -> list[bytes]:
+    """The values as texts in UTF-8; empty for NULL."""
+    values: list[bytes] = pc.fill_null(column.cast(pa.string()), "").cast(pa.binary()).to_pylist()
+    return values
