@@ -26,7 +26,7 @@ from engine.alerting.alert_messages import (
 )
 from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
-from engine.base.wording import plural, rows_differ, sentences, stop_sentence
+from engine.base.wording import plural, rows_differ, sentences, shell_word, stop_sentence
 from engine.base.write_causes import WRITE_ALERTS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
@@ -289,7 +289,7 @@ class ActiveAlerts:
 
     def _parked(self, event: ChunkParked) -> Iterator[AlertNotice]:
         message = f"{parked(event, event.table)} Everything else continues."
-        hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
+        hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {shell_word(event.table)}")
         yield from self._stand(Alert("chunk_parked", event.table, None, None, message, hint, self._at, self._at))
 
     def _verified(self, event: TableVerified) -> Iterator[AlertNotice]:

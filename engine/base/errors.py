@@ -49,7 +49,7 @@ from typing import Any, Self
 
 from engine.base.redaction import redact
 from engine.base.store_errors import StoreAccessError, StoreAwayError
-from engine.base.wording import listing
+from engine.base.wording import listing, shell_word
 
 _MOST_TABLES = 20
 """The most tables that a hint names."""
@@ -417,19 +417,19 @@ def stop_of(error: TidemarkError, table: str) -> ErrorRecord:
 
     Its hint ends with how the table continues, if it does not say so itself.
     """
-    hint = error.hint.replace("--table …", f"--table {table}")
+    hint = error.hint.replace("--table …", f"--table {shell_word(table)}")
     if hint and hint[-1].isalnum() and "tidemark" not in hint:
         hint += "."
     if not any(way in hint for way in _WAYS_BACK):
-        hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()
+        hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {shell_word(table)}".strip()
     return replace(error.to_record(), hint=redact(hint))
 
 
 def if_captured(table: str) -> str:
     """How a table continues, or leaves: the end of a hint that may come before the pipeline has the table."""
     return (
-        f"If the pipeline has the table: tidemark redump SPEC --table {table} then resnapshots it, "
-        f"tidemark remove-table SPEC --table {table} excludes it"
+        f"If the pipeline has the table: tidemark redump SPEC --table {shell_word(table)} then resnapshots it, "
+        f"tidemark remove-table SPEC --table {shell_word(table)} excludes it"
     )
 
 

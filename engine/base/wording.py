@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 
 NOTHING = "—"
@@ -99,3 +100,8 @@ def size(value: float | None) -> str:
 def toml_text(text: str) -> str:
     """A text as a string in TOML, whatever characters it has."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def shell_word(text: str) -> str:
+    """A text as one word of a shell, whatever characters it has; as it is if it has none that a shell knows."""
+    return shlex.quote(text)

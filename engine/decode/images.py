@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.base.errors import DecodeError, DoubtfulRowsError, TableStoppedError
+from engine.base.wording import shell_word
 from engine.decode.binlog_events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
 from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
@@ -62,7 +63,7 @@ def check_table_map(table: Table, mapped: TableMap) -> None:
         detail=f"Captured: {', '.join(names)}. In the binlog: {len(mapped.columns)} columns"
         + (f" ({', '.join(mapped.names)})." if mapped.names else ".")
         + " The table was altered. Published data is correct up to the change; nothing after it was guessed.",
-        hint=f"Resnapshot it: tidemark redump SPEC --table {table.full_name}",
+        hint=f"Resnapshot it: tidemark redump SPEC --table {shell_word(table.full_name)}",
     )
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from engine.base.errors import MismatchError, MissingFilesError
-from engine.base.wording import listing, plural
+from engine.base.wording import listing, plural, shell_word
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.capture.projection.table_projection import published_as
@@ -69,7 +69,7 @@ class Comparison:
         )
         if faulty:
             examples = listing([f"{name}: {why}" for name, why in faulty.items()], _MAX_EXAMPLES, "; ")
-            tables = " ".join(f"--table {name}" for name in faulty)
+            tables = " ".join(f"--table {shell_word(name)}" for name in faulty)
             tables_at_fault = plural(len(faulty), "table")
             raise MismatchError(
                 f"The destination is not what the ledger has published, for {tables_at_fault}: {examples}.",

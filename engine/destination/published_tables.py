@@ -19,6 +19,7 @@ from engine.base.errors import (
     is_unwritable,
 )
 from engine.base.parallel import run_parallel
+from engine.base.wording import shell_word
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
@@ -310,5 +311,5 @@ def _table_error(name: str, error: Exception) -> DestinationError:
         f"Publishing {name} failed: {type(error).__name__}: {error}",
         detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",
         hint=f"Check its folder in the destination (space, permissions, other writers). Then resnapshot it: "
-        f"tidemark redump SPEC --table {name}",
+        f"tidemark redump SPEC --table {shell_word(name)}",
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import DestinationError, MismatchError
+from engine.base.wording import shell_word
 from engine.capture.landing import ReadsBack
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
@@ -213,8 +214,8 @@ def _no_rows(table: str, sink: str) -> DestinationError:
     return DestinationError(
         f"Sink {sink} joined after {table} was copied, and its rows cannot be read back from the first destination.",
         detail="The table has no key, so it is not resnapshotted either. The sink gets nothing of it.",
-        hint=f"tidemark remove-table SPEC --table {table} --drop and, once it is removed, "
-        f"tidemark add-table SPEC --table {table}",
+        hint=f"tidemark remove-table SPEC --table {shell_word(table)} --drop and, once it is removed, "
+        f"tidemark add-table SPEC --table {shell_word(table)}",
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.base.wording import shell_word
 from engine.capture.landing import Landing, MirrorReader, TableVersion, reader_of
 from engine.decode.schema import Table
 from engine.explore.copy_notices import copy_notice
@@ -151,7 +152,7 @@ def _not_there(
             f"{name} is not there: its folder is gone, or no epoch has created it yet.",
             detail="Nothing was read.",
             hint="`tidemark status SPEC` says whether the table streams. If its folder was moved away, put it back, or "
-            f"resnapshot the table: tidemark redump SPEC --table {table.full_name}",
+            f"resnapshot the table: tidemark redump SPEC --table {shell_word(table.full_name)}",
         )
     return SpecError(
         f"{name} is not in {reader.place}.",

@@ -6,6 +6,8 @@ The messages with the numbers are in `alerting.alerts` and `journal.sentences`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.base.wording import shell_word
+
 
 @dataclass(frozen=True)
 class AlertText:
@@ -266,4 +268,5 @@ def remedy(kind: str, table: str | None = None, *, pid: int | None = None) -> st
     """What to do about an alert; empty for an unknown kind. pid: of the runner, if the alert is about its process."""
     if kind not in ALERTS:
         return ""
-    return ALERTS[kind].do.format(table=table or "TABLE", pid=pid or "PID")
+    name, text = table or "TABLE", ALERTS[kind].do.replace("--table {table}", "--table {word}")
+    return text.format(table=name, word=shell_word(name), pid=pid or "PID")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from engine.base.text_grid import text_grid
-from engine.base.wording import duration, plural, sentences, size, stop_sentence, utc_time
+from engine.base.wording import duration, plural, sentences, shell_word, size, stop_sentence, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.helpers import SPARK
@@ -47,7 +47,7 @@ def print_status(out: Console, now: Status) -> None:
         why = "no runner is alive" if now.frozen is None else "the runner does not respond"
         out.print(f"{plural(len(now.queue), 'command')} in the queue, {why}: tidemark queue SPEC", markup=False)
     for t in (t for t in now.tables if t.error):
-        remove = f"tidemark remove-table SPEC --table {t.table}"
+        remove = f"tidemark remove-table SPEC --table {shell_word(t.table)}"
         leaves = "" if remove in (t.hint or "") else f"Or take it out of the pipeline: {remove}"
         out.print(sentences(stop_sentence(t.table, t.error or ""), t.hint, leaves), markup=False)
     _print_lacks(out, now.tables)

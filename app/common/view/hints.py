@@ -5,8 +5,8 @@ from functools import partial
 
 from engine.base.errors import COMES_BACK
 
-_NAME = r"[^\s,;)]*[^\s,;).]"
-"""A table in a command, without the full stop of the sentence."""
+_NAME = r"(?:'[^']*'|[^\s,;)]*[^\s,;).])"
+"""A table in a command, without the full stop of the sentence; in quotes if a shell needs them."""
 _END = r"(?=\.?(?:[\s,;)]|$))(?! --)"
 """After the last table of a command."""
 _FORMS = (

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.base.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
+from engine.base.wording import shell_word
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.capture.binlog.resolved_events import ResolvedEvents
 from engine.capture.binlog.row_changes import FACTS, RowChanges
@@ -455,5 +456,5 @@ def _uncertain_rows_error(table: Table, run: EventBatch) -> DecodeError:
         "rolled back.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does "
         "not guess; nothing of the binlog range was published for the table.",
-        hint=f"Resnapshot the table: tidemark redump SPEC --table {table.full_name}",
+        hint=f"Resnapshot the table: tidemark redump SPEC --table {shell_word(table.full_name)}",
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.base.errors import SpecError, TableStoppedError
+from engine.base.wording import shell_word
 from engine.capture.projection.filter_parser import column_named, nearest, parse_where
 from engine.capture.projection.table_projection import Projection
 from engine.decode.schema import Table, table_from_dict
@@ -145,7 +146,7 @@ def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collecti
             detail="The altered table cannot have the projection that the spec gives it; "
             "its published data is right up to then.",
             hint="Stop the run, correct the section tables of the spec, and resnapshot the table: tidemark redump SPEC "
-            f"--table {after.full_name}, then run again.",
+            f"--table {shell_word(after.full_name)}, then run again.",
         )
 
 
@@ -169,7 +170,7 @@ def check_asked(names: Collection[str]) -> None:
             "published.",
             detail="Two projections would be mixed in one table; nothing was started.",
             hint="Resnapshot them: tidemark redump SPEC "
-            + " ".join(f"--table {name}" for name in sorted(names))
+            + " ".join(f"--table {shell_word(name)}" for name in sorted(names))
             + ", then run. What was published before stays in the change log. "
             "Or set the section tables of the spec back.",
             resnapshots=sorted(names),

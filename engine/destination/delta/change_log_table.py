@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from engine.base.errors import MissingFilesError
-from engine.base.wording import are_gone
+from engine.base.wording import are_gone, shell_word
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
@@ -140,7 +140,7 @@ class ChangeLogTable:
                 f"{are_gone(len(names), 'data file', self.folder.url)}: {', '.join(names[:3])}.",
                 detail="Readers of the change log fail. The changes of these files are lost; the mirror has them.",
                 hint="Find out who deletes files there. Then resnapshot the table, which takes them out of the change "
-                f"log: tidemark redump SPEC --table {table.full_name}",
+                f"log: tidemark redump SPEC --table {shell_word(table.full_name)}",
             )
 
     def drop_lost(self) -> list[str]:

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 
 from engine.base import clock
 from engine.base.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
+from engine.base.wording import shell_word
 from engine.capture.files import DataFile
 from engine.destination.delta.folder_removal import drop, is_half_dropped
 from engine.destination.delta.layout import check_no_link, make_readable
@@ -165,7 +166,8 @@ class LakeTable:
                 raise DestinationError(
                     f"The destination {self.folder.url} is gone, but the ledger has published rows to it.",
                     detail="Continuing would leave a table without those rows; nothing was written.",
-                    hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table {self._name}",
+                    hint="Restore the folder, or resnapshot the table: tidemark redump SPEC --table "
+                    f"{shell_word(self._name)}",
                 )
             self._guards.deletion()
             if is_half_dropped(self.folder):
@@ -269,7 +271,7 @@ class LakeTable:
             f"Another writer keeps committing to {self.folder.url}: {_ATTEMPTS + 1} attempts came too late.",
             detail="They wrote nothing; the table stays as it is.",
             hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then "
-            f"resnapshot the table: tidemark redump SPEC --table {self._name}",
+            f"resnapshot the table: tidemark redump SPEC --table {shell_word(self._name)}",
         )
 
     def _check_term(self, term: int) -> None:

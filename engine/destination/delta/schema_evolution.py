@@ -6,6 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from engine.base.errors import IncompatibleColumnsError
+from engine.base.wording import shell_word
 from engine.capture.batches import batches, parquet_file
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
@@ -36,14 +37,14 @@ def check_evolution(table: str, old_schema: pa.Schema, new_schema: pa.Schema) ->
             raise IncompatibleColumnsError(
                 f"{table}: column {field.name!r} differs by case alone from {other!r}, which its change log has.",
                 detail="Delta tables cannot have both. What is published is right up to the change of the table.",
-                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {table}",
+                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {shell_word(table)}",
             )
         if field.name in old_schema.names and not _widens(old_schema.field(field.name).type, field.type):
             raise IncompatibleColumnsError(
                 f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
                 f"{old_schema.field(field.name).type}, cannot become.",
                 detail="What is published is right up to the change of the table; nothing after it was published.",
-                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {table}",
+                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {shell_word(table)}",
             )
 
 

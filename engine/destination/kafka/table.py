@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.base.errors import DestinationError
+from engine.base.wording import shell_word
 from engine.capture.files import DataFile, check_files
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, CopyStart, OpenedTable, StoredState
@@ -68,7 +69,8 @@ class KafkaTable:
             raise DestinationError(
                 f"The {fault}, but the ledger has published rows to it.",
                 detail="Continuing would leave a topic without those messages; nothing was sent.",
-                hint=f"Resnapshot the table into a new topic: tidemark redump SPEC --table {self.table.full_name}",
+                hint="Resnapshot the table into a new topic: tidemark redump SPEC --table "
+                f"{shell_word(self.table.full_name)}",
             )
         self._shared.terms.check()
         self._shared.state.create()

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from engine.base import clock
 from engine.base.errors import DestinationError
+from engine.base.wording import shell_word
 from engine.capture.batches import batches, parquet_file
 from engine.capture.files import DataFile
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, TM_TX, Table
@@ -62,7 +63,7 @@ class TableMessages:
                 f"{self.settings.max_message_bytes:,}.",
                 detail="The table stops before this epoch; the others continue.",
                 hint="Raise it, and max.message.bytes of the topic and message.max.bytes of the brokers with it. Then: "
-                f"tidemark redump SPEC --table {self.table.full_name}",
+                f"tidemark redump SPEC --table {shell_word(self.table.full_name)}",
             )
 
     def headers_of(self, kind: str) -> MessageHeaders:

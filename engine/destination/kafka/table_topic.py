@@ -2,6 +2,7 @@
 
 from engine.base import clock
 from engine.base.errors import DestinationError, SpecError
+from engine.base.wording import shell_word
 from engine.decode.schema import Table
 from engine.destination.kafka.sent_records import UsedTopic
 from engine.destination.kafka.shared_topics import SharedTopics
@@ -57,7 +58,7 @@ class TableTopic:
             raise DestinationError(
                 f"The {fault}.",
                 detail="Its messages went with it. Nothing is sent to another topic in its place in silence.",
-                hint=f"Resnapshot the table into a new topic: tidemark redump SPEC --table {self._table}",
+                hint=f"Resnapshot the table into a new topic: tidemark redump SPEC --table {shell_word(self._table)}",
             )
         self._shared.looked_s[self.name] = now_s
 
@@ -101,7 +102,7 @@ class TableTopic:
                 raise DestinationError(
                     f"The {self.place} is not there.",
                     detail="The table stops; nothing of it was sent. create_topics is false.",
-                    hint=f"Create the topic, then: tidemark redump SPEC --table {self._table}",
+                    hint=f"Create the topic, then: tidemark redump SPEC --table {shell_word(self._table)}",
                 )
             shared.topics.create_for_table(self.name)
         shared.looked_s[self.name] = clock.monotonic_s()

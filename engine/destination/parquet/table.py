@@ -8,6 +8,7 @@ from itertools import chain
 
 from engine.base import clock
 from engine.base.errors import DestinationError, SpecError
+from engine.base.wording import shell_word
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.decode.schema import TM_SEQ, Table
@@ -116,7 +117,7 @@ class ParquetTable:
                 f"The destination {self._folder.url} is gone, but the ledger has published rows to it.",
                 detail="Continuing would leave a change log without those rows; nothing was written.",
                 hint="Restore the folder, or resnapshot the table: "
-                f"tidemark redump SPEC --table {self.table.full_name}",
+                f"tidemark redump SPEC --table {shell_word(self.table.full_name)}",
             )
         self._place.guard()
         make(self._folder)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.base.errors import DestinationError, SpecError, TidemarkError
+from engine.base.wording import shell_word
 from engine.capture.landing import MirrorReader
 from engine.capture.redump_requests import Redump
 from engine.capture.reports import RedumpReport
@@ -148,7 +149,7 @@ class RedumpExecutor:
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
         for name in sorted((work.to_resnapshot | work.to_read) - set(tables)):
             if work.redump.tables:
-                raise _refused(name, "it was removed", f"Add it: tidemark add-table SPEC --table {name}")
+                raise _refused(name, "it was removed", f"Add it: tidemark add-table SPEC --table {shell_word(name)}")
             work.to_resnapshot.discard(name)
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.base.wording import shell_word
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.landing import MirrorReader
 from engine.capture.redump_requests import Redump
@@ -72,9 +73,9 @@ def _whole(table_state: TableState, defect: str, log_defect: str, *, mutable: bo
 
 def _part(redump: Redump, table_state: TableState, name: str, defect: str, *, mutable: bool) -> Decision:
     if table_state.stopped:
-        return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
+        return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {shell_word(name)}")
     if table_state.copied and defect:
-        hint = f"Redump the whole table, which resnapshots it: tidemark redump SPEC --table {name}"
+        hint = f"Redump the whole table, which resnapshots it: tidemark redump SPEC --table {shell_word(name)}"
         return Decision(REFUSED, f"its mirror cannot be read ({defect})", hint)
     if redump.ranges and mutable:
         return Decision(

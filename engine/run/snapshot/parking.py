@@ -12,7 +12,7 @@ from dataclasses import asdict
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import ChunksParkedError, TidemarkError
-from engine.base.wording import listing
+from engine.base.wording import listing, shell_word
 from engine.journal import Journal
 from engine.journal.events import ChunkParked, ChunkUnparked
 from engine.ledger.state import TableState
@@ -102,7 +102,8 @@ class Parking:
             f"{len(chunks)} of the chunks could not be read and are parked: "
             f"{listing([parked.describe() for parked in chunks], _NAMED)}. {chunks[0].message}",
             detail="Nothing of their ranges is published as exact; the rest is copied, and the binlog was streamed.",
-            hint=f"{chunks[0].hint} Each run tries them again; so does: tidemark resume SPEC --table {chunks[0].table}",
+            hint=f"{chunks[0].hint} Each run tries them again; so does: tidemark resume SPEC --table "
+            f"{shell_word(chunks[0].table)}",
         )
 
     def _save(self) -> None:

@@ -32,6 +32,7 @@ from engine.base.errors import (
     TransientError,
     WriteOutageError,
 )
+from engine.base.wording import shell_word
 from engine.capture.reports import FailureReport
 from engine.journal import Journal
 from engine.journal.events import ChunkFailed, ErrorReported
@@ -222,7 +223,7 @@ class ChunkRetries:
                 error.message,
                 detail="The binlog was read to its end since, without a schema change of the table. "
                 "Its published data is right.",
-                hint=f"Resnapshot it: tidemark redump SPEC --table {copy.table.full_name}",
+                hint=f"Resnapshot it: tidemark redump SPEC --table {shell_word(copy.table.full_name)}",
             )
             batch.stop(copy, stopped)
         elif copy.redump and isinstance(error, TransientError) and not retried:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.base import clock
 from engine.base.errors import SpecError, TidemarkError, stop_of
+from engine.base.wording import shell_word
 from engine.capture.binlog.binlog_reader import before
 from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.capture.projection.projection_rules import as_read, check_spec, projection_record
@@ -207,7 +208,7 @@ def check_tables(spec: Spec, state: State, captured: list[Table], to_add: Collec
     """
     new = sorted({table.full_name for table in captured} - set(state.tables) - set(to_add))
     if new and spec.source.new_tables == "refuse":
-        named = " ".join(f"--table {name}" for name in new)
+        named = " ".join(f"--table {shell_word(name)}" for name in new)
         raise SpecError(
             f"The spec now matches tables that this pipeline was not started with: {', '.join(new[:5])}.",
             detail="Nothing was started.",

@@ -24,6 +24,7 @@ from functools import partial
 
 from engine.base import clock
 from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.base.wording import shell_word
 from engine.capture.projection.projection_rules import as_read, projection_of, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, TableName, table_from_dict
@@ -296,7 +297,7 @@ def _merged(name: TableName, why: str) -> TableStoppedError:
         f"{full} is not captured any more: it is {why}.",
         detail="What is published is right up to the time when it became a part.",
         hint="Drop that table, or take this one out of its UNION; then resnapshot it: "
-        f"tidemark redump SPEC --table {full}",
+        f"tidemark redump SPEC --table {shell_word(full)}",
     )
 
 
@@ -305,5 +306,5 @@ def _no_key(table: Table, destination_table: DestinationTable) -> SpecError:
         f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
         detail="Its rows would be duplicated there.",
         hint=f"Move {destination_table.place} away, as far as they exist, or give the table a primary "
-        f"key. Then add it again: tidemark add-table SPEC --table {table.full_name}",
+        f"key. Then add it again: tidemark add-table SPEC --table {shell_word(table.full_name)}",
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.errors import SpecError, unknown_tables
+from engine.base.wording import shell_word
 from engine.decode.schema import Table, TableName, table_from_dict
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -77,7 +78,7 @@ def _check_added(change: MembershipCommand, state: State | None) -> None:
     if captured := [name for name in change.tables if state and name in state.tables]:
         raise _wrong(
             f"The pipeline has {', '.join(captured)} already.",
-            f"To redump it: tidemark redump SPEC --table {captured[0]}",
+            f"To redump it: tidemark redump SPEC --table {shell_word(captured[0])}",
         )
 
 

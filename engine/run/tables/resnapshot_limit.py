@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from engine.base import clock
 from engine.base.errors import TableStoppedError
-from engine.base.wording import utc_time
+from engine.base.wording import shell_word, utc_time
 from engine.ledger.state import TableState, latest_resnapshots
 from engine.run.tables.schema_change import Altered, SchemaVerdict
 
@@ -46,7 +46,7 @@ def limited(
         f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {verdict.reason}.",
         detail="Each one reads the whole table. What is published is right up to this change; "
         "nothing after it was published.",
-        hint=f"{remedy or _FIND} Then resnapshot it: tidemark redump SPEC --table {name}. For "
+        hint=f"{remedy or _FIND} Then resnapshot it: tidemark redump SPEC --table {shell_word(name)}. For "
         f"several, repeat --table. source.max_resnapshots_per_hour is {limit}; with more, the next start does it.",
     )
     return SchemaVerdict("stopped", error.message, altered.table, altered.plan, error)

@@ -31,6 +31,7 @@ from engine.base.errors import (
     TableStoppedError,
     stop_of,
 )
+from engine.base.wording import shell_word
 from engine.capture.projection.projection_rules import as_read, check_altered, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
@@ -199,7 +200,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
             detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the "
             "binlog does not show. This pipeline copies nothing (source.startup). "
             "What is published is right up to the change of the table.",
-            hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {name}",
+            hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {shell_word(name)}",
         )
     return altered.at
 
@@ -222,8 +223,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
         raise TableGoneError(
             f"{before.full_name} {why}.",
             detail="Its published data is its last state and stays.",
-            hint=f"{again}. Otherwise exclude it: tidemark "
-            f"remove-table SPEC --table {before.full_name}, or exclude it in source.tables before the next start.",
+            hint=f"{again}. Otherwise exclude it: tidemark remove-table SPEC --table {shell_word(before.full_name)}, "
+            "or exclude it in source.tables before the next start.",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
@@ -263,8 +264,8 @@ def _evolved(altered: Altered, catalog_table: Table) -> Table | None:
 def _into_new_log(name: str) -> str:
     """How a table without a key continues."""
     return (
-        f"snapshot it into a new change log, without the changes until now: tidemark remove-table SPEC --table {name} "
-        f"--drop and, once it is removed, tidemark add-table SPEC --table {name}"
+        f"snapshot it into a new change log, without the changes until now: tidemark remove-table SPEC --table "
+        f"{shell_word(name)} --drop and, once it is removed, tidemark add-table SPEC --table {shell_word(name)}"
     )
 
 
@@ -281,7 +282,7 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
             f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
             detail="What is published is right up to the change; "
             "nothing after it was published (source.schema_changes = stop).",
-            hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}. The next start does with "
+            hint=f"Resnapshot it: tidemark redump SPEC --table {shell_word(after.full_name)}. The next start does with "
             "source.schema_changes = copy",
         )
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from deltalake import DeltaTable
 
 from engine.base.errors import DestinationError
+from engine.base.wording import shell_word
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.kept_versions import OldVersion
 from engine.destination.delta.log.table_opening import is_table
@@ -65,7 +66,7 @@ def check_is_there(folder: Folder, table: str) -> None:
 def _if_lost(table: str) -> str:
     return (
         "If it is lost, move all folders of the table away (the mirror and the change log), restore, and resnapshot "
-        f"the table: tidemark redump SPEC --table {table}"
+        f"the table: tidemark redump SPEC --table {shell_word(table)}"
     )
 
 
