@@ -3,21 +3,30 @@
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from engine.base.errors import DestinationError, PipelineHeldError, SpecError
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import DataFile, FileWriter
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.kafka import snapshot_messages
+from engine.destination.kafka.destination import KafkaDestination
 from engine.destination.kafka.epoch_transaction import TransactionalProducer
+from engine.destination.kafka.table import KafkaTable
 from engine.ledger.state import Owner
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.support import kafka
 from tests.unit.destination.support import (
     BARE,
     BROKER,
+    ID,
     OLD,
     PLAN,
     Kind,
@@ -209,3 +218,53 @@ def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path) -> None:
     assert again.append(CHANGES, 9, world_files(world.changes(OLD, [("+I", 7, 7)])))
     destination.publish(EpochEnd(9, "b:1", ""))
     assert table_rows("kafka", tmp_path) == [(7, 7)]
+
+
+def _wide(name: str, folder: Path, destination: KafkaDestination) -> tuple[KafkaTable, list[DataFile]]:
+    """A table whose topic takes small messages alone, and a file with a large row."""
+    table = replace(OLD, name=name, columns=(ID, Column("v", "varchar", length=9000, charset="utf8mb4")))
+    topic = f"{folder.name}.d.{name}"
+    destination._topics.create(topic, 1, 1, {"max.message.bytes": "2000"})
+    opened = destination.table(Owner("L"), table, PLAN)
+    opened.open(must_exist=False)
+    schema = log_schema(arrow_schema(table))
+    row = {"id": 1, "v": "".join(map(str, range(3000))), "_tm_kind": "+I", "_tm_seq": 1}
+    with FileWriter(destination.landing.changes(table), "changes", schema, ("id", "_tm_seq")) as writer:
+        writer.write(pa.Table.from_pylist([row], schema=schema))
+        return opened, writer.close()
+
+
+def test_tables_that_are_refused_at_once_fail_each_by_themselves(tmp_path: Path) -> None:
+    """By the broker; a third one is published, and what was refused is never blamed on it."""
+    world = World(tmp_path, kind="kafka")
+    destination = taken(world, "a", 1)
+    assert isinstance(destination, KafkaDestination)
+    good = destination.table(Owner("L"), OLD, PLAN)
+    good.open(must_exist=False)
+    good.append(CHANGES, 1, world_files(world.changes(OLD, [("+I", 7, 7)])))
+    refused = [_wide(name, tmp_path, destination) for name in ("wide", "wider")]
+    with ThreadPoolExecutor(2) as pool:
+        results = [pool.submit(table.append, CHANGES, 1, files) for table, files in refused]
+    assert [type(one.exception()) for one in results] == [DestinationError, DestinationError]
+    destination.publish(EpochEnd(1, "b:1", ""))
+    assert changes("kafka", tmp_path) == [("+I", 7, 7)]
+    assert [table.last_epoch(CHANGES) for table in (good, *(one for one, _ in refused))] == [1, -1, -1]
+
+
+def test_a_copy_that_is_refused_hides_nothing(tmp_path: Path) -> None:
+    """Its transaction is aborted at once, so readers of committed messages get past it."""
+    world = World(tmp_path, kind="kafka")
+    destination = taken(world, "a", 1)
+    assert isinstance(destination, KafkaDestination)
+    good = destination.table(Owner("L"), OLD, PLAN)
+    good.open(must_exist=False)
+    wide, (file,) = _wide("wide", tmp_path, destination)
+    landing = destination.landing
+    with landing.changes(wide.table).open(file.name) as data:
+        landing.chunks(wide.table).write(file.name, data.read())
+    with pytest.raises(DestinationError, match="too large"):
+        wide.append(CHUNKS, 1, [file])
+    good.append(CHANGES, 1, world_files(world.changes(OLD, [("+I", 7, 7)])))
+    destination.publish(EpochEnd(1, "b:1", ""))
+    assert changes("kafka", tmp_path) == [("+I", 7, 7)]
+    assert world.destination().table(Owner("L"), OLD).last_epoch(CHANGES) == 1

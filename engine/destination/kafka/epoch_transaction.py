@@ -223,6 +223,8 @@ class EpochTransaction:
         self._added: list[_Added] = []
         self._doubtful: Mapping[str, Any] | None = None
         """The records of a commit whose outcome is not known."""
+        self._number = 0
+        """Counts the transactions."""
         self._refused: dict[str, Exception] = {}
         """By topic, why a part is not sent again. Its table is told when it asks next."""
         self._lock = threading.RLock()
@@ -253,10 +255,13 @@ class EpochTransaction:
                 self._producer.abort()
                 raise
             self._added.append(added)
+            number = self._number
         try:
             self._producer.flush()  # the threads of several tables wait at the same time
             with self._lock:
                 self._refused |= self._producer.take_refusals()
+                if number != self._number or not self._producer.is_open:
+                    self._ensure_open()  # another table's failure has ended the transaction: is this part refused, too?
                 self._raise_refusal(part.topic)
         except BaseException:
             self._take_back(added)
@@ -326,6 +331,7 @@ class EpochTransaction:
         if self._producer.is_open and self._doubtful is None:
             return
         self._refused |= self._producer.take_refusals()
+        self._number += 1
         self._producer.begin()  # ends the one before, whatever became of it
         if self._doubtful is not None:
             self._settle()

@@ -47,6 +47,7 @@ class StateTopic:
         self._records: dict[str, StateRecord] = {}
         self._consumer: Consumer | None = None
         self._is_read = False
+        self._read_s = 0.0
         self._is_at_end = False
         self._next = 0
         self._lock = threading.Lock()
@@ -75,9 +76,14 @@ class StateTopic:
             for key, record in records.items():
                 self._keep(key, record)
 
-    def read(self) -> dict[str, StateRecord]:
-        """All committed records, by key; none if the topic is not there. Raises StoreAwayError, StoreAccessError."""
+    def read(self, max_age_s: float = 0.0) -> dict[str, StateRecord]:
+        """All committed records, by key; none if the topic is not there. Raises StoreAwayError, StoreAccessError.
+
+        max_age_s: how old the last reading may be: who asks for a thousand tables need not read a thousand times.
+        """
         with self._lock:
+            if self._is_read and clock.monotonic_s() - self._read_s < max_age_s:
+                return dict(self._records)
             if self._consumer is None:
                 if self.name not in self._topics.all(newest=True):
                     return {}
@@ -91,6 +97,7 @@ class StateTopic:
                 self._is_at_end = False
                 raise
             self._is_read = True
+            self._read_s = clock.monotonic_s()
             return dict(self._records)
 
     def _read_to_end(self, consumer: Consumer) -> None:

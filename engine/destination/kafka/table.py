@@ -18,6 +18,9 @@ from engine.destination.kafka.vanished_keys import VanishedKeys
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 
+_FRESH_S = 1.0
+"""How old the state may be for who only looks."""
+
 
 class KafkaTable:
     """Sends the rows of files. `SharedTopics.transaction` collects what the next commit has."""
@@ -45,7 +48,7 @@ class KafkaTable:
 
     def last_epoch(self, kind: str) -> int:
         """By the state topic, which is read; without the lineage's floor."""
-        records = self._shared.state.read()
+        records = self._shared.state.read(_FRESH_S)
         if kind == CHUNKS:
             return SentChunks.from_json(records.get(self._chunks_key)).epoch
         return SentChanges.from_json(records.get(self._changes_key)).epoch

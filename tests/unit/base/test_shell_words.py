@@ -8,7 +8,7 @@ import pytest
 from engine.base.wording import shell_word, toml_text
 from engine.journal.alert_kinds import ALERTS, remedy
 
-NAMES = ["shop.orders", "app.odd na.me \"q\" %41'", "d.tä", "d.$HOME", "d.`x`", "d.a{table}b"]
+NAMES = ["shop.orders", 'app.odd na.me "q" %41\'', "d.tä", "d.$HOME", "d.`x`", "d.a{table}b"]
 
 
 @pytest.mark.parametrize("name", NAMES)
