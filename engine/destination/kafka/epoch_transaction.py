@@ -183,9 +183,12 @@ class TransactionalProducer:
             fatal = self._clients.fatal
             if isinstance(error.__cause__, KafkaException):
                 fatal = error.__cause__.args[0]
-            if fatal is None:
-                raise
-            raise self._failed(fatal) from error
+            if fatal is not None:
+                raise self._failed(fatal) from error
+            self._producer = None
+            self.is_open = False
+            self._check_term()  # it may have been taken over, which is the usual reason
+            raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} has failed: {error}.") from error
 
     def _failed(self, error: KafkaError) -> Exception:
         """The error for the pipeline. A fenced producer ends the run only if a later runner has taken over."""
