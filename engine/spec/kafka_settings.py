@@ -119,7 +119,7 @@ class KafkaSettings(Section):
 
     @property
     def place(self) -> str:
-        """The URL by which two destinations are told apart."""
+        """The URL that identifies the destination."""
         return f"kafka://{self.servers}/{self.topic}"
 
     def topic_of(self, database: str, table: str) -> str:

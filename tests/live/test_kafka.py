@@ -170,7 +170,7 @@ def test_keys_that_a_new_copy_lacks_are_deleted(
     expected = zip(source["id"].to_pylist(), source["v"].to_pylist(), strict=True)
     assert rows == {f'{{"id":{key}}}': value for key, value in expected}
     deleted = [one.key for one in found if one.headers["kind"] == "-D" and one.headers["generation"] == "1"]
-    assert sorted(deleted, key=str) == [f'{{"id":{n}}}' for n in range(10, 20) if n != 12] or len(deleted) == 10
+    assert sorted(deleted, key=str) == [f'{{"id":{n}}}' for n in range(10, 20) if n != 12]
     pipeline.run("caught-up")
     assert len(kafka.messages(broker.address, f"{database}.t")) == len(found), "a later start sends nothing again"
 

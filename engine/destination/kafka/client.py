@@ -38,6 +38,11 @@ _AWAY = {
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     KafkaError._STATE,  # noqa: SLF001
     KafkaError._INCONSISTENT,  # noqa: SLF001
+    KafkaError._FATAL,  # noqa: SLF001
+    KafkaError.INVALID_TXN_STATE,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -58,6 +63,8 @@ GONE = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 }
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+OF_MESSAGES = {*GONE, *_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.POLICY_VIOLATION, KafkaError.TOPIC_EXCEPTION}
+"""Errors of one message or its topic: it is refused again, however often it is sent."""
 T = TypeVar("T")
 
 
@@ -155,7 +162,7 @@ def explained(error: KafkaError, servers: str) -> Exception:
         return StoreAwayError(
             f"The store does not answer: Kafka at {servers} cannot write to its own disk, which may be full: {text}"
         )
-    if code in _AWAY or error.retriable():
+    if code in _AWAY or error.retriable() or (error.txn_requires_abort() and code not in OF_MESSAGES):
         return StoreAwayError(f"The store does not answer: Kafka at {servers}: {text}")
     return _final(code, f"{text} ({error.name()})", servers)
 

@@ -119,6 +119,7 @@ class KafkaDestination:
         if self._shared is not None:
             self._terms.check()
             self._shared.transaction.commit()
+            self._shared.transaction.raise_rejected()
 
     def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """`terms.take` has done it."""

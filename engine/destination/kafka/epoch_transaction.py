@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from engine.base import clock
 from engine.base.errors import DestinationError, PipelineHeldError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
-from engine.destination.kafka.client import ANSWER_S, Clients, FencedError
+from engine.destination.kafka.client import ANSWER_S, OF_MESSAGES, Clients, FencedError
 from engine.destination.kafka.state_topic import StateTopic, encoded
 
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
@@ -141,12 +141,12 @@ class TransactionalProducer:
                 raise self._failed(error)
 
     def take_refusals(self) -> dict[str, Exception]:
-        """By topic, why a message was refused for its own sake, and will be again. Each is told once."""
-        faults = [(message.topic(), error, self._clients.explained(error)) for message, error in list(self._faults)]
-        refusals: dict[str, Exception] = {
-            topic: ours for topic, _, ours in faults if isinstance(ours, DestinationError)
-        }
-        self._faults = [one for one in self._faults if one[0].topic() not in refusals]
+        """By topic, the errors of messages that the brokers rejected for good. Each is returned once."""
+        refusals = dict[str, Exception]()
+        for fault in list(self._faults):
+            if fault[1].code() in OF_MESSAGES:
+                self._faults.remove(fault)  # in place: another thread may add some meanwhile
+                refusals[fault[0].topic()] = self._clients.explained(fault[1])
         return refusals
 
     def commit(self) -> None:
@@ -229,7 +229,7 @@ class EpochTransaction:
         self._number = 0
         """Counts the transactions."""
         self._refused: dict[str, Exception] = {}
-        """By topic, why a part is not sent again. Its table is told when it asks next."""
+        """By topic, the error of a rejected part. It is raised by the next `add` for that topic, or by `publish`."""
         self._lock = threading.RLock()
 
     def record(self, key: str) -> Mapping[str, Any] | None:
@@ -304,6 +304,12 @@ class EpochTransaction:
             self._doubtful = records
             self._producer.commit()
             self._is_committed(records)
+
+    def raise_rejected(self) -> None:
+        """Raise the error of a part that was accepted, and rejected when it was sent again. Called after a commit."""
+        with self._lock:
+            for topic in list(self._refused):
+                self._raise_refusal(topic)
 
     def _sent_records(self) -> dict[str, Any] | None:
         """The records of all parts, sent behind them. None if a part was refused: it is left out from now on."""

@@ -5,7 +5,6 @@ still send is aborted. Then it writes its term. An earlier runner whose `init_tr
 one for a moment, but reads the later one's term and ends; the later one then begins its transaction again.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -36,7 +35,6 @@ class KafkaTerms:
         self._own: Term | None = None
         self._ledger = ""
         self._lost: Term | None = None
-        self._lock = threading.Lock()
 
     def newest(self, ledger: str) -> Term | None:
         """By the state topic."""

@@ -51,9 +51,10 @@ class MessageMaker:
         """The messages of events. now_ms: the time, in milliseconds since 1970."""
         if self._settings.format == "changelog-json":
             events = halves(events)
-        rows = json_objects(events.images, self._columns(events.images), iso=self._iso)
+        keyless = not self._table.key  # then the keys are the rows
+        rows = events.keys if keyless else json_objects(events.images, self._columns(events.images), iso=self._iso)
         image = _EventImages(rows, events)
-        keys = self.keys(events.images).take(pa.array(events.last))
+        keys = events.keys.take(pa.array(events.last))
         is_deletion = (events.after == NONE) if events.is_half is None else (events.after == NONE) & ~events.is_half
         facts = events.images.take(pa.array(events.last)) if not events.is_snapshot else pa.table({})
         kind = "r" if events.is_snapshot else ""

@@ -23,6 +23,8 @@ class RowEvents:
 
     images: pa.Table
     """Rows of a change log, or of a snapshot."""
+    keys: pa.ChunkedArray
+    """Of the images, as texts; of a table without a key, the whole rows."""
     before: Indexes
     after: Indexes
     is_snapshot: bool = False
@@ -39,13 +41,13 @@ class RowEvents:
         return np.where(self.after == NONE, self.before, self.after)
 
 
-def rows_read(rows: pa.Table) -> RowEvents:
+def rows_read(rows: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
     """The rows of a snapshot."""
-    return RowEvents(rows, np.full(rows.num_rows, NONE), np.arange(rows.num_rows), is_snapshot=True)
+    return RowEvents(rows, keys, np.full(rows.num_rows, NONE), np.arange(rows.num_rows), is_snapshot=True)
 
 
 def row_events(images: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
-    """The events of a part of a change log. keys: of the images, as texts; of a table without a key, the whole rows."""
+    """The events of a part of a change log."""
     kinds, seq = images[TM_KIND], images[TM_SEQ].to_numpy()
     number = np.arange(images.num_rows)
     is_old = pc.starts_with(kinds, "-").to_numpy(zero_copy_only=False)
@@ -54,7 +56,7 @@ def row_events(images: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
     pairs = np.zeros(len(number), bool)
     pairs[:-1] = begins_update[:-1] & ends_update[1:] & (seq[1:] == seq[:-1] + 1)
     if len(number):
-        texts = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        texts = keys.combine_chunks()
         same = pc.equal(texts.slice(1), texts.slice(0, len(number) - 1)).to_numpy(zero_copy_only=False)
         pairs[:-1] &= same
     is_second = np.zeros(len(number), bool)
@@ -63,7 +65,7 @@ def row_events(images: pa.Table, keys: pa.ChunkedArray) -> RowEvents:
     before[is_second] = number[is_second] - 1
     after = np.where(is_old, NONE, number)
     is_event = ~pairs
-    return RowEvents(images, before[is_event], after[is_event])
+    return RowEvents(images, keys, before[is_event], after[is_event])
 
 
 def halves(events: RowEvents) -> RowEvents:
@@ -75,7 +77,7 @@ def halves(events: RowEvents) -> RowEvents:
     is_half = is_update[number]
     before = np.where(is_half & is_second, NONE, events.before[number])
     after = np.where(is_half & ~is_second, NONE, events.after[number])
-    return RowEvents(events.images, before, after, events.is_snapshot, is_half)
+    return RowEvents(events.images, events.keys, before, after, events.is_snapshot, is_half)
 
 
 def complete_rows(images: pa.Table) -> int:

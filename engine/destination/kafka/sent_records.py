@@ -37,7 +37,7 @@ class SentChunks(_SentRecord):
     """Which rows of its copies its topic has."""
 
     epoch: int = -1
-    """The last epoch of which it has all rows."""
+    """The last epoch whose rows are complete."""
     files: Mapping[str, int] = field(default_factory=dict)
     """How many rows it has of files of later epochs, by name."""
 

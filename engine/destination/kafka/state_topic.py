@@ -104,7 +104,7 @@ class StateTopic:
         deadline_s = clock.monotonic_s() + ANSWER_S
         at_end = self._is_at_end
         self._is_at_end = False
-        if at_end:  # an end that was met before is not told again: look where it is now
+        if at_end:  # librdkafka reports the end of a partition once, so seek to get it again
             consumer.seek(TopicPartition(self.name, 0, self._next))
         while not self._is_at_end:
             try:

@@ -113,7 +113,7 @@ class KafkaTable:
         self._shared.transaction.commit()  # what belongs to the generation before
         sent = self._sent_changes()
         if sent.begun < epoch:
-            used = replace(self._topic.used, generation=self._topic.used.generation + 1)
+            used = replace(self._topic.used, generation=self._topic.used.generation + self._has_sent())
             after = replace(sent, generation=used.generation, begun=epoch, epoch=max(sent.epoch, epoch))
             self._shared.snapshots.write({self._topic.key: used.to_json(), self._changes_key: after.to_json()})
         return CopyStart(max(sent.begun, epoch))
@@ -142,6 +142,11 @@ class KafkaTable:
         self._shared.transaction.leave_out(keys)
         self._topic.delete()
         self._shared.snapshots.write(dict.fromkeys(keys))
+
+    def _has_sent(self) -> bool:
+        """Whether anything of the table was ever sent, in any earlier count of epochs."""
+        ends = tuple(f" {kind} {self.table.full_name}" for kind in (CHANGES, CHUNKS))
+        return any(key.endswith(ends) for key in self._shared.state.records())
 
     def _sent_changes(self) -> SentChanges:
         record = self._shared.transaction.record(self._changes_key)

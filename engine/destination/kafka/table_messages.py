@@ -138,7 +138,7 @@ class ChunkPart:
         maker, rest = self.made.maker, None
         for batch in _batches(self.folder, file):
             if TM_KIND not in batch.column_names:
-                yield maker, rows_read(batch)
+                yield maker, rows_read(batch, maker.keys(batch))
                 continue
             rows = batch if rest is None else pa.concat_tables([rest, batch], promote_options="default")
             count = complete_rows(rows)

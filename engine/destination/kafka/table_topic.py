@@ -84,7 +84,7 @@ class TableTopic:
             if key.startswith(_KEY) and key != self.key and UsedTopic.from_json(record).topic == self.name:
                 raise SpecError(
                     f"The {self.place} is the one of {key.removeprefix(_KEY)}, too.",
-                    detail="MadeMessages of two tables would have the same keys; nothing was sent.",
+                    detail="Messages of two tables would have the same keys; nothing was sent.",
                     hint="Choose a sink.kafka.topic that tells them apart, such as {database}.{table}, or exclude one.",
                 )
 

@@ -104,7 +104,7 @@ def test_rows_of_a_snapshot(format_: MessageFormat) -> None:
     """They are reads, or inserts where a format has no reads."""
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", None]})
     maker = MessageMaker(TABLE, KafkaSettings(servers="b:9092", format=format_), "shop")
-    found = maker.messages(rows_read(rows), NOW_MS)
+    found = maker.messages(rows_read(rows, maker.keys(rows)), NOW_MS)
     values = [json.loads(one) for one in found.values.to_pylist()]
     words = {"debezium-json": "r", "changelog-json": "+I", "canal-json": "INSERT", "maxwell-json": "insert"}
     assert {one.get("op") or one.get("type") for one in values} == {words.get(format_)}
