@@ -232,6 +232,8 @@ def audited_range(
         end = limits[1]
     elif limits[1] is not None:
         notes.append("--to is later than what is committed and in the change log")
+    if end.order < start.order:  # nothing is left, such as right after a table was added again
+        end = start
     columns, left_out = _columns(state, table)
     return AuditedRange(table, columns, start, end, since.seq, tuple(note for note in (*notes, *left_out) if note))
 

@@ -16,6 +16,8 @@ def further_destination(sink: Sink, first: Destination) -> Destination:
     """A further destination of a pipeline: it takes the files that readers put where the first one has them."""
     if sink.type == "kafka":
         return _kafka(sink, first.landing)
+    if sink.is_database:
+        return _database(sink, first.landing)
     assert sink.type == "parquet", "the spec allows no other"
     return ParquetDestination(sink, first.landing)
 
@@ -24,6 +26,8 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
     """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
     if sink.type == "kafka":
         return _kafka(sink)
+    if sink.is_database:
+        return _database(sink)
     if sink.type == "parquet":
         return ParquetDestination(sink)
     return DeltaDestination(sink, notes, known_tables)
@@ -34,6 +38,11 @@ def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:
 
     answer_s: how long they have for an answer.
     """
+    if sink.database is not None:
+        from engine.destination.database import database_trial
+
+        trial = database_trial.tried(sink)
+        return trial.fault, trial.remedy
     if sink.kafka is None:
         return "", ""
     from engine.destination.kafka.broker_trial import tried
@@ -48,9 +57,19 @@ def ask_servers(sink: Sink) -> None:
         from engine.destination.kafka.broker_trial import ask
 
         ask(sink.kafka)
+    elif sink.database is not None:
+        from engine.destination.database import database_trial
+
+        database_trial.ask(sink)
 
 
 def _kafka(sink: Sink, landing: "Landing | None" = None) -> Destination:
     from engine.destination.kafka.destination import KafkaDestination  # loads librdkafka, which few pipelines need
 
     return KafkaDestination(sink, landing)
+
+
+def _database(sink: Sink, landing: "Landing | None" = None) -> Destination:
+    from engine.destination.database.destination import DatabaseDestination
+
+    return DatabaseDestination(sink, landing)

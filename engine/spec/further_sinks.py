@@ -31,8 +31,11 @@ def check_further(sinks: Sequence[Sink]) -> None:
             raise ValueError(f"{name!r} is not a valid name for a sink: {NAME_RULE}")
     if len(set(names)) < len(names):
         raise ValueError("two sinks have the same name")
-    if any(sink.type == "kafka" and not sink.has_topics_alone for sink in sinks):
-        raise ValueError("path: a further Kafka sink has none, as the first destination has the readers' files")
+    for sink in sinks:
+        if sink.has_servers and not sink.has_no_folder:
+            raise ValueError(
+                f'path: a further sink with type = "{sink.type}" has none: the first one has the readers\' files'
+            )
     if any(sink.has_mirrors for sink in sinks):
         raise ValueError('a pipeline has one sink with type = "delta", and it is the first one')
 

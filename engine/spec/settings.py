@@ -297,9 +297,12 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _has_a_place_for_files(self) -> "Spec":
-        if any(one.type == "kafka" and one.kafka is None for one in (self.sink, *self.sinks)):
-            raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
-        if self.sink.has_topics_alone:
+        for one in (self.sink, *self.sinks):
+            if one.type == "kafka" and one.kafka is None:
+                raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
+            if one.is_database and one.database is None:
+                raise ValueError(f'[sink.database]: missing; type = "{one.type}" needs its server and login')
+        if self.sink.has_no_folder:
             raise ValueError(
                 "sink.path: missing; readers put their files there until they are sent. Name a folder or a bucket"
             )
@@ -437,8 +440,7 @@ def learn_secrets(spec: Spec) -> None:
     if spec.sink.catalog is not None:
         reads += [partial(secret, "sink.catalog", *one) for one in spec.sink.catalog.secrets()]
     for sink in (spec.sink, *spec.sinks):
-        if sink.kafka is not None:
-            reads += [partial(secret, "sink.kafka.password", *one) for one in sink.kafka.secrets()]
+        reads += [partial(secret, *one) for one in sink.server_secrets]
     reads += [partial(route_secret, name, route) for name, route in spec.alerts.all_routes().items()]
     for read in reads:
         with suppress(SpecError):  # the reference is broken, so there is nothing to hide

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from engine.base.errors import SpecError
 from engine.spec.catalog_settings import CatalogSettings
+from engine.spec.database_settings import DATABASE_TYPES, DatabaseSettings
 from engine.spec.globs import including, matches
 from engine.spec.kafka_settings import KafkaSettings
 from engine.spec.periods import period_s
@@ -40,7 +41,7 @@ OF_MIRRORS = (
     "changes_retention",
 )
 """The keys that say how mirrors and Delta tables are kept."""
-_OF_TOPICS = "kafka://"
+_OF_SERVERS = ("kafka://", *(f"{kind}://" for kind in DATABASE_TYPES))
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_\-./]")
 AUTO_BYTES = 16 << 20
 """`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
@@ -72,10 +73,11 @@ class SinkRules(Section):
 class Sink(Section):
     """The destination."""
 
-    type: Literal["delta", "parquet", "kafka"] = "delta"
+    type: Literal["delta", "parquet", "kafka", "postgresql", "mysql"] = "delta"
     """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
     alone, as plain files ([Parquet](destinations.md#parquet)). `kafka`: the change log alone, as messages
-    ([Kafka](kafka.md))."""
+    ([Kafka](kafka.md)). `postgresql`, `mysql`: the rows alone, in tables of a database ([Databases](databases.md));
+    `mysql` is MariaDB, too."""
     name: str = ""
     """The name of a sink in `[[sinks]]`, by which status and alerts call it."""
     max_kept_bytes: int = Field(20 << 30, gt=0)
@@ -83,8 +85,8 @@ class Sink(Section):
     it is stopped, and the others continue."""
     path: Path | str
     """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)) or `az://container/lake`
-    ([Azure](azure.md)). A relative path is relative to the spec's folder. Of `kafka`: where readers put files until
-    they are sent. A further sink of that type has no path."""
+    ([Azure](azure.md)). A relative path is relative to the spec's folder. Of `kafka` and of databases: where readers
+    put files until they are sent. A further sink of those types has no path."""
     endpoint: str | None = None
     """The URL of a store that speaks S3, or of an Azure account. By default `AWS_ENDPOINT_URL` or
     `AZURE_STORAGE_ENDPOINT` of the environment, else the provider's own."""
@@ -110,6 +112,8 @@ class Sink(Section):
     open them by their paths."""
     kafka: KafkaSettings | None = None
     """The brokers, topics and messages of `type = "kafka"`."""
+    database: DatabaseSettings | None = None
+    """The server, login and tables of `type = "postgresql"` and `type = "mysql"`."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -135,14 +139,22 @@ class Sink(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_kafka(cls, values: Any) -> Any:
+    def _of_servers(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        kafka = values.get("kafka")
-        if kafka is not None and values.get("type") != "kafka":
-            raise ValueError('[sink.kafka] belongs to type = "kafka"')
-        place = "" if kafka is None else KafkaSettings.model_validate(kafka).place
-        if str(values.get("path", place)).startswith(_OF_TOPICS) and values.get("path", place) != place:
+        kind, place = values.get("type"), ""
+        if (kafka := values.get("kafka")) is not None:
+            if kind != "kafka":
+                raise ValueError('[sink.kafka] belongs to type = "kafka"')
+            place = KafkaSettings.model_validate(kafka).place
+        if (database := values.get("database")) is not None:
+            if kind not in DATABASE_TYPES:
+                raise ValueError('[sink.database] belongs to type = "postgresql" or type = "mysql"')
+            settings = DatabaseSettings.model_validate(database)
+            if kind != "postgresql" and "state_schema" in settings.model_fields_set:
+                raise ValueError('database.state_schema: only for type = "postgresql"')
+            place = settings.place(kind)
+        if str(values.get("path", place)).startswith(_OF_SERVERS) and values.get("path", place) != place:
             raise ValueError(f"path: {values['path']} is no folder and no bucket")
         return {"path": place, **values} if place else values
 
@@ -192,7 +204,7 @@ class Sink(Section):
     def _place(cls, value: Any) -> Any:
         if not isinstance(value, str) or "://" not in value:
             return Path(value) if isinstance(value, str) else value
-        return value if value.startswith(_OF_TOPICS) else bucket_url(value)
+        return value if value.startswith(_OF_SERVERS) else bucket_url(value)
 
     @model_validator(mode="after")
     def _of_buckets(self) -> Self:
@@ -209,17 +221,34 @@ class Sink(Section):
         path = self.path if self.local_path is None else root / self.local_path
         catalog = None if self.catalog is None else self.catalog.below(root)
         kafka = None if self.kafka is None else self.kafka.below(root)
-        return self.model_copy(update={"path": path, "catalog": catalog, "kafka": kafka})
+        database = None if self.database is None else self.database.below(root)
+        return self.model_copy(update={"path": path, "catalog": catalog, "kafka": kafka, "database": database})
 
     @property
     def is_bucket(self) -> bool:
         """Whether the place is in a bucket."""
-        return "path" in self.model_fields_set and isinstance(self.path, str) and not self.has_topics_alone
+        return "path" in self.model_fields_set and isinstance(self.path, str) and not self.has_no_folder
 
     @property
-    def has_topics_alone(self) -> bool:
-        """Whether it is topics of Kafka without a folder for files, as a further sink has them."""
-        return str(self.path).startswith(_OF_TOPICS)
+    def has_no_folder(self) -> bool:
+        """Whether it is topics of Kafka, or tables of a database, without a folder for files, as a further sink is."""
+        return str(self.path).startswith(_OF_SERVERS)
+
+    @property
+    def is_database(self) -> bool:
+        """Whether its tables are in a database."""
+        return self.type in DATABASE_TYPES
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether it needs servers of its own: brokers, or a database."""
+        return self.type == "kafka" or self.is_database
+
+    @property
+    def server_secrets(self) -> list[tuple[str, str | None, Path | None]]:
+        """The names of the secrets for its servers, with variable and file."""
+        own = {"sink.kafka.password": self.kafka, "sink.database.password": self.database}
+        return [(name, *one) for name, settings in own.items() if settings is not None for one in settings.secrets()]
 
     @property
     def local_path(self) -> Path | None:

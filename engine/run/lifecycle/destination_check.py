@@ -11,15 +11,17 @@ from engine.store.folder_at import folder_at
 from engine.store.folder_trial import tried
 
 _WHY = "Mirrors and change logs are written there."
+_OF_SERVERS = {"kafka": ("topics can be created, and transactions begun", "Messages are sent there.")}
+_OF_DATABASES = ("tables can be created and written", "Rows are written there.")
 
 
 def check_destination(sink: Sink) -> Check:
     """Whether the destination can be written."""
     name = f"sink {sink.name}" if sink.name else "destination"
     fault, fix = server_fault(sink)
-    if fault or sink.has_topics_alone:
-        expected = "topics can be created, and transactions begun"
-        return Check(name, "fail" if fault else "ok", expected, fault or expected, "Messages are sent there.", fix)
+    if fault or sink.has_no_folder:
+        expected, why = _OF_SERVERS.get(sink.type, _OF_DATABASES)
+        return Check(name, "fail" if fault else "ok", expected, fault or expected, why, fix)
     if (folder := sink.local_path) is None:
         return _of_bucket(sink, name)
     fault = write_fault(folder)

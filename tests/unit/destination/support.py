@@ -1,5 +1,6 @@
 """A table with a story of epochs, published to Delta by a publisher that may be killed."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +46,12 @@ source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
 Found = TypeVar("Found")
-Kind = Literal["delta", "parquet", "kafka"]
+Kind = Literal["delta", "parquet", "kafka", "postgresql", "mysql"]
+DATABASES: tuple[Kind, ...] = ("postgresql", "mysql")
 BROKER = "TIDEMARK_TEST_KAFKA"
 """The variable with the address of the tests' broker."""
+DATABASE = "TIDEMARK_TEST_DATABASE"
+"""The variable with the server and login of the tests' database: `[sink.database]` as JSON."""
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -59,6 +63,11 @@ def lake_destination(folder: Path, known_tables: Path | None = None) -> DeltaDes
 def topic_rule(folder: Path) -> str:
     """The rule for topics of a test, which has a broker with other tests."""
     return f"{folder.name}.{{database}}.{{table}}"
+
+
+def schema_of(folder: Path) -> str:
+    """The schema of a test's tables, in a database with other tests."""
+    return f"x{folder.name[-40:]}"
 
 
 class World:
@@ -78,6 +87,9 @@ class World:
             kafka = {"servers": os.environ[BROKER], "topic": topic_rule(self._folder)}
             name = self._folder.name
             return Sink.model_validate({"type": "kafka", "name": name, "path": lake, "kafka": kafka})
+        if self._kind in DATABASES:
+            database = {**json.loads(os.environ[DATABASE]), "table": f"{schema_of(self._folder)}.{{table}}"}
+            return Sink.model_validate({"type": self._kind, "name": schema_of(self._folder), "path": lake, "database": database})
         if self._kind != "delta":
             return Sink(type=self._kind, path=lake, merge_interval_s=merge_interval_s)
         return Sink(path=lake, mirror=self._mode, merge_interval_s=merge_interval_s)

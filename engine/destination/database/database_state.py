@@ -1,0 +1,201 @@
+"""Tidemark's own tables in a database. What they say is committed with the rows that it tells of.
+
+    _tidemark_epochs   for each pipeline: the term of its newest runner, the last epoch, and where that ends
+    _tidemark_tables   for each captured table: `TableRecord`, and for each count of epochs (`ledger.state.Owner`) its
+                       `AppliedRecord`
+
+A pipeline is named by its ledger, and a further sink by its name behind that.
+"""
+
+import json
+import threading
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from engine.base import clock
+from engine.destination.database.sql_server import (
+    STATE_TABLES,
+    Session,
+    SqlServer,
+    StoredColumn,
+    TablePlace,
+    qualified,
+    text,
+)
+from engine.destination.destination_protocol import CHANGES, CHUNKS
+from engine.destination.fence import Term
+
+Key = tuple[str, str]
+"""A table's full name, and the count of epochs; "" for its `TableRecord`."""
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """A table in the database."""
+
+    place: TablePlace
+    columns: tuple[StoredColumn, ...]
+    copy: TablePlace | None = None
+    """Where the rows of a resnapshot are, until it is complete."""
+    copy_columns: tuple[StoredColumn, ...] = ()
+
+    @property
+    def target(self) -> TablePlace:
+        """Where rows go."""
+        return self.copy or self.place
+
+    @property
+    def target_columns(self) -> tuple[StoredColumn, ...]:
+        """Its columns."""
+        return self.copy_columns if self.copy else self.columns
+
+    def with_target_columns(self, columns: tuple[StoredColumn, ...]) -> Self:
+        """The record with other columns where rows go."""
+        return replace(self, copy_columns=columns) if self.copy else replace(self, columns=columns)
+
+    @classmethod
+    def from_json(cls, record: Any) -> Self:
+        """The inverse of `asdict`."""
+        columns = {name: tuple(StoredColumn(**one) for one in record[name]) for name in ("columns", "copy_columns")}
+        copy = record["copy"] and TablePlace(**record["copy"])
+        return cls(TablePlace(**record["place"]), columns["columns"], copy, columns["copy_columns"])
+
+
+@dataclass(frozen=True)
+class AppliedRecord:
+    """Which epochs of one count a table has."""
+
+    chunks: int = -1
+    changes: int = -1
+    begun: int = -1
+    """The epoch with which its newest copy began."""
+    completed: int = -1
+    """The epoch with which its newest copy was complete."""
+    largest_seq: int = 0
+
+    def epoch(self, kind: str) -> int:
+        """The last one of a kind."""
+        return self.chunks if kind == CHUNKS else self.changes
+
+    def with_epoch(self, kind: str, epoch: int) -> Self:
+        """With the epoch of a kind."""
+        return replace(self, **{"chunks" if kind == CHUNKS else CHANGES: epoch})
+
+
+@dataclass(frozen=True)
+class KnownTables:
+    """All records of a pipeline, as they were committed at some time."""
+
+    tables: dict[str, TableRecord] = field(default_factory=dict)
+    applied: dict[Key, AppliedRecord] = field(default_factory=dict)
+    others: frozenset[TablePlace] = frozenset()
+    """Places that other pipelines have."""
+
+
+class DatabaseState:
+    """Reads and writes the records of one pipeline."""
+
+    def __init__(self, server: SqlServer, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self._server = server
+        self._epochs, self._tables = (qualified(server, TablePlace(server.state_schema, name)) for name in STATE_TABLES)
+        self._known: tuple[float, KnownTables] | None = None
+        self._lock = threading.Lock()
+
+    # within the transaction of the rows
+
+    def table(self, session: Session, name: str) -> TableRecord | None:
+        """The record of a table, by its full name; None if the pipeline has none there."""
+        record = self._read(session, (name, ""))
+        return None if record is None else TableRecord.from_json(record)
+
+    def applied(self, session: Session, name: str, count: str) -> AppliedRecord:
+        """Which epochs a table has. count: `Owner.application`."""
+        return AppliedRecord(**(self._read(session, (name, count)) or {}))
+
+    def _read(self, session: Session, key: Key) -> Any:
+        rows = session.query(f"SELECT record FROM {self._tables} WHERE {self._where(key)}")
+        return json.loads(rows[0][0]) if rows else None
+
+    def write_table(self, session: Session, name: str, record: TableRecord) -> None:
+        """Write the record of a table."""
+        self._write(session, (name, ""), asdict(record))
+
+    def write_applied(self, session: Session, name: str, count: str, record: AppliedRecord) -> None:
+        """Write which epochs a table has."""
+        self._write(session, (name, count), asdict(record))
+
+    def _write(self, session: Session, key: Key, record: Any) -> None:
+        session.run(f"DELETE FROM {self._tables} WHERE {self._where(key)}")
+        values = ", ".join(text(value) for value in (self.pipeline, *key, json.dumps(record, separators=(",", ":"))))
+        session.run(f"INSERT INTO {self._tables} VALUES ({values})")
+
+    def forget_table(self, session: Session, name: str) -> None:
+        """Delete all records of a table."""
+        session.run(f"DELETE FROM {self._tables} WHERE pipeline = {text(self.pipeline)} AND table_name = {text(name)}")
+
+    def _where(self, key: Key) -> str:
+        name, count = key
+        return f"pipeline = {text(self.pipeline)} AND table_name = {text(name)} AND count_name = {text(count)}"
+
+    def write_end(self, session: Session, epoch: int, position: str) -> None:
+        """Write the last epoch, and where it ends."""
+        session.run(
+            f"UPDATE {self._epochs} SET epoch = {epoch:d}, position = {text(position)} WHERE pipeline = "
+            f"{text(self.pipeline)}"
+        )
+
+    # terms
+
+    def term(self, session: Session, *, locks: bool) -> tuple[Term, int | None] | None:
+        """The newest term, and the number of its runner's session. locks: nobody else writes it before a commit."""
+        end = " FOR UPDATE" if locks else ""
+        rows = session.query(f"SELECT runner, session FROM {self._epochs} WHERE pipeline = {text(self.pipeline)}{end}")
+        return (Term(**json.loads(rows[0][0])), rows[0][1]) if rows else None
+
+    def write_term(self, session: Session, term: Term, *, is_new: bool) -> None:
+        """Write the newest term, and this session. is_new: whether the pipeline has none there."""
+        runner, number = text(json.dumps(asdict(term))), self._server.session_number(session)
+        if is_new:
+            session.run(
+                f"INSERT INTO {self._epochs} (pipeline, term, runner, session) VALUES ({text(self.pipeline)}, "
+                f"{term.number:d}, {runner}, {number:d})"
+            )
+            return
+        session.run(
+            f"UPDATE {self._epochs} SET term = {term.number:d}, runner = {runner}, session = {number:d} WHERE pipeline "
+            f"= {text(self.pipeline)}"
+        )
+
+    # what is committed
+
+    def known(self, session: Session, max_age_s: float) -> KnownTables:
+        """All records. max_age_s: how old they may be: a thousand tables need not be read for a thousand times."""
+        with self._lock:
+            if self._known is not None and clock.monotonic_s() - self._known[0] < max_age_s:
+                return self._known[1]
+            self._known = clock.monotonic_s(), (found := self._all(session))
+            return found
+
+    def forget(self) -> None:
+        """Read the records again when they are asked for."""
+        with self._lock:
+            self._known = None
+
+    def has_tables(self, session: Session) -> bool:
+        """Whether Tidemark's own tables are there."""
+        return bool(self._server.columns_of(session, TablePlace(self._server.state_schema, STATE_TABLES[1])))
+
+    def _all(self, session: Session) -> KnownTables:
+        if not self.has_tables(session):
+            return KnownTables()
+        tables, applied, others = dict[str, TableRecord](), dict[Key, AppliedRecord](), set[TablePlace]()
+        rows = session.query(f"SELECT pipeline, table_name, count_name, record FROM {self._tables}")
+        for pipeline, name, count, record in rows:
+            if count and pipeline == self.pipeline:
+                applied[name, count] = AppliedRecord(**json.loads(record))
+            elif not count and pipeline == self.pipeline:
+                tables[name] = TableRecord.from_json(json.loads(record))
+            elif not count:
+                others.add(TableRecord.from_json(json.loads(record)).place)
+        return KnownTables(tables, applied, frozenset(others))

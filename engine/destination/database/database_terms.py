@@ -1,0 +1,127 @@
+"""Which runner may write to the tables: the one whose term is in the pipeline's row of `_tidemark_epochs`.
+
+Each transaction begins by locking that row, so a later runner takes its term between two transactions of the earlier
+one. If that one holds the lock and does not end, as on a host that was cut off, its session is ended.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAwayError
+from engine.destination.database.database_state import DatabaseState
+from engine.destination.database.reading_session import ReadingSession
+from engine.destination.database.sql_server import Session, SqlServer
+from engine.destination.fence import Term, takeover_error
+
+_ATTEMPTS = 3
+
+
+class DatabaseTerms:
+    """state_of: of a ledger (`destination.destination_protocol.Terms`)."""
+
+    def __init__(self, server: SqlServer, reading: ReadingSession, state_of: Callable[[str], DatabaseState]) -> None:
+        self._server = server
+        self._reading = reading
+        self._state_of = state_of
+        self._own: Term | None = None
+        self._state: DatabaseState | None = None
+        self._lost: Term | None = None
+        self._lock = threading.Lock()
+
+    def newest(self, ledger: str) -> Term | None:
+        """By the pipeline's row."""
+        found = self._reading.ask(partial(_holder, self._state_of(ledger)))
+        return None if found is None else found[0]
+
+    def take(self, ledger: str, term: Term) -> None:
+        """Write the term, between two transactions of an earlier runner."""
+        state = self._state_of(ledger)
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._take(state, term)
+            except StoreAwayError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                self._end_holder(state)
+            else:
+                break
+        with self._lock:
+            self._own, self._state, self._lost = term, state, None
+
+    def _take(self, state: DatabaseState, term: Term) -> None:
+        try:
+            session = self._server.connect()
+        except self._server.failures as error:
+            raise self._server.explained(error) from error
+        try:
+            self._server.create_state(session)
+            session.commit()
+            found = state.term(session, locks=True)
+            newest = None if found is None else found[0]
+            if newest is not None and newest.number >= term.number and newest.run != term.run:
+                raise takeover_error(term, newest)
+            state.write_term(session, term, is_new=newest is None)
+            session.commit()
+        except self._server.failures as error:
+            raise self._server.explained(error) from error
+        finally:
+            session.close()
+
+    def _end_holder(self, state: DatabaseState) -> None:
+        """End the session of the earlier runner, which may hold the lock."""
+        found = self._reading.ask(partial(_holder, state))
+        if found is not None and found[1] is not None:
+            self._reading.ask(partial(self._server.end_session, number=found[1]))
+
+    def check(self) -> int:
+        """The number of this runner's term; 0 before it took one. Asks nobody: each transaction asks (`lock`)."""
+        if self._lost is not None:
+            assert self._own is not None
+            raise takeover_error(self._own, self._lost)
+        return 0 if self._own is None else self._own.number
+
+    def lock(self, session: Session, *, is_new: bool = False) -> None:
+        """Lock the row of the term until the transaction ends.
+
+        Raises PipelineHeldError if another runner has a later term, and the driver's errors. is_new: whether it is the
+        first transaction of the session.
+        """
+        self.check()
+        if self._own is None or self._state is None:
+            return
+        found = self._state.term(session, locks=True)
+        if found is None:
+            raise DestinationError(
+                f"Tidemark's own tables in {self._server.place} have lost the row of this pipeline.",
+                detail="Nothing was written: which epochs the tables have is not known.",
+                hint="Restore _tidemark_epochs and _tidemark_tables from a backup of the database, or remove the sink "
+                "from the spec and add it again with another place for its tables.",
+            )
+        if (found[0].number, found[0].run) != (self._own.number, self._own.run):
+            self._lost = found[0]
+            self.check()
+        if is_new:
+            self._state.write_term(session, self._own, is_new=False)
+
+    def release(self) -> None:
+        """Write that the term has ended."""
+        if self._own is None or self._lost is not None or self._state is None:
+            return
+        try:
+            session = self._server.connect()
+            try:
+                self.lock(session)
+                self._state.write_term(session, replace(self._own, ended=True), is_new=False)
+                session.commit()
+            finally:
+                session.close()
+        except self._server.failures as error:
+            raise self._server.explained(error) from error
+
+
+def _holder(state: DatabaseState, session: Session) -> tuple[Term, int | None] | None:
+    """The newest term, and the session of its runner."""
+    return state.term(session, locks=False) if state.has_tables(session) else None

@@ -1,0 +1,167 @@
+"""What all tables get since the last `publish`, in one transaction.
+
+Each table's part is a step. A step begins with the table's record in the database, and does nothing if that says that
+the epoch is there. So when a transaction is lost, by a deadlock, a lost connection or an answer that never came, the
+next one runs all steps again, whatever became of the one before: the files are there until the epoch is published.
+
+A step that fails is undone alone, by a savepoint. On MySQL and MariaDB, CREATE, ALTER and DROP commit. A step with one
+has a transaction before it and one after it: what is committed early is whole epochs of single tables, with their
+records.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from engine.base.store_errors import StoreAwayError
+from engine.destination.database.database_terms import DatabaseTerms
+from engine.destination.database.sql_server import Session, SqlServer
+
+T = TypeVar("T")
+_ATTEMPTS = 3
+"""Of a transaction that the database ends, such as by a deadlock."""
+Step = Callable[[Session], int]
+"""Writes a table's part. Returns how many rows it wrote; -1 if the database has the part."""
+
+
+class DatabaseTransaction:
+    """One for each destination. May be used by several threads: one at a time writes."""
+
+    def __init__(self, server: SqlServer, terms: DatabaseTerms) -> None:
+        self._server = server
+        self._terms = terms
+        self._session: Session | None = None
+        self._is_open = False
+        self._steps: list[Step] = []
+        self._lock = threading.RLock()
+
+    def add(self, step: Step) -> int:
+        """Run a step. It is committed by `commit`. Returns what the step returns."""
+        with self._lock:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    count = self._ran(self._ready(), step)
+                except StoreAwayError:
+                    self._discard()
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+                else:
+                    self._steps.append(step)
+                    return count
+            raise AssertionError
+
+    def define(self, step: Step, *, is_durable: bool = False) -> int:
+        """Run a step with definitions of tables. It MUST be harmless to run it again after a kill in its middle.
+
+        is_durable: with what was added before, it is committed at once. Where definitions commit, it is in any case.
+        """
+        with self._lock:
+            if not self._server.commits_definitions:
+                count = self.add(step)
+                if is_durable:
+                    self.commit()
+                return count
+            self.commit()
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return self._defined(self._ready(), step)
+                except StoreAwayError:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+            raise AssertionError
+
+    def _defined(self, session: Session, step: Step) -> int:
+        try:
+            count = self._explaining(lambda: step(session))
+            self._explaining(session.commit)
+        except BaseException:
+            self._discard()
+            raise
+        self._is_open = False
+        return count
+
+    def run_definition(self, session: Session, statement: str) -> None:
+        """Run a definition within a step of `define`."""
+        session.run(statement)
+        if self._server.commits_definitions:
+            self._terms.lock(session)  # the commit has released it
+
+    def commit(self, last: Step | None = None) -> None:
+        """Commit what was added; last: the end of the epochs. Does nothing without steps."""
+        with self._lock:
+            if not self._steps:
+                return
+            for attempt in range(_ATTEMPTS):
+                try:
+                    session = self._ready()
+                    if last is not None:
+                        self._explaining(partial(last, session))
+                    self._explaining(session.commit)
+                except StoreAwayError:
+                    self._discard()
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+                else:
+                    self._is_open = False
+                    self._steps.clear()
+                    return
+
+    def forget(self) -> None:
+        """Give up what was not committed."""
+        with self._lock:
+            self._steps.clear()
+            self._discard()
+
+    def _ready(self) -> Session:
+        """The session, in a transaction in which all steps have run."""
+        if self._session is not None and self._is_open:
+            return self._session
+        is_new = self._session is None
+        if self._session is None:
+            self._session = self._explaining(self._server.connect)
+        session = self._session
+        try:
+            self._explaining(lambda: self._terms.lock(session, is_new=is_new))
+            self._is_open = True
+            for step in self._steps:
+                self._ran(session, step)
+        except BaseException:
+            self._discard()
+            raise
+        return session
+
+    def _ran(self, session: Session, step: Step) -> int:
+        def run() -> int:
+            session.run("SAVEPOINT tidemark")
+            try:
+                count = step(session)
+            except BaseException as error:
+                if not self._is_lost(error):
+                    session.run("ROLLBACK TO SAVEPOINT tidemark")
+                raise
+            session.run("RELEASE SAVEPOINT tidemark")
+            return count
+
+        return self._explaining(run)
+
+    def _is_lost(self, error: BaseException) -> bool:
+        """Whether the transaction may be gone, with all of its savepoints."""
+        if not isinstance(error, self._server.failures):
+            return False
+        return isinstance(self._server.explained(error), StoreAwayError)
+
+    def _explaining(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except self._server.failures as error:
+            raise self._server.explained(error) from error
+
+    def _discard(self) -> None:
+        session, self._session, self._is_open = self._session, None, False
+        if session is not None:
+            with suppress(*self._server.failures):
+                session.rollback()
+            with suppress(*self._server.failures):
+                session.close()

@@ -1,0 +1,276 @@
+"""PostgreSQL. Types: docs/databases.md."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.decode.schema import Column
+from engine.decode.types import value_type
+from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
+from engine.destination.database.sql_server import STATE_TABLES, Session, StoredColumn, TablePlace, qualified, text
+from engine.spec.database_settings import DatabaseSettings
+
+_CONNECT_S = 10
+_NAME = "tidemark"
+_TLS = {"off": "disable", "preferred": "prefer", "required": "require", "verify": "verify-full"}
+_REFUSED = ("28", "42501")
+"""SQLSTATEs, or how they begin: the login is refused, or a permission is missing."""
+_FOR_NOW = ("08", "40", "53", "55P03", "55006", "57P", "25006", "25P03", "58")
+"""The same for what another attempt may do: lost connections, deadlocks, no room, locks, a standby, a shutdown."""
+_TYPES: dict[Any, str] = {
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.bool_(): "boolean",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.date32(): "date",
+    pa.binary(): "bytea",
+}
+
+
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Ends with its last user: a destination of a command is never closed."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _PostgresSession:
+    def __init__(self, connection: _Connection) -> None:
+        self.connection = connection
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement.encode()).fetchall()
+
+    def run(self, statement: str) -> None:
+        self.connection.execute(statement.encode())
+
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class PostgresServer:
+    """One PostgreSQL, as a user (`sql_server.SqlServer`)."""
+
+    longest_name = 63
+    commits_definitions = False
+    failures: tuple[type[Exception], ...] = (psycopg.Error,)
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
+        self.place = settings.place("postgresql")
+        self.state_schema = settings.state_schema
+
+    def connect(self) -> Session:
+        """Open a session. Raises the driver's errors, SpecError."""
+        own = self._settings
+        connection = _Connection.connect(
+            host=own.host,
+            port=own.port_of("postgresql"),
+            dbname=own.database,
+            user=own.user,
+            password=own.password(),
+            sslmode=_TLS[own.tls],
+            sslrootcert=None if own.tls != "verify" else str(own.ca or "system"),
+            connect_timeout=_CONNECT_S,
+            application_name=_NAME,
+            client_encoding="utf8",
+            keepalives_idle=30,
+            keepalives_interval=10,
+            keepalives_count=3,
+            tcp_user_timeout=60_000,
+            prepare_threshold=None,
+        )
+        session = _PostgresSession(connection)
+        session.run(
+            f"SELECT set_config('lock_timeout', '{own.lock_wait_s}s', false), "
+            "set_config('standard_conforming_strings', 'on', false), set_config('timezone', 'UTC', false), "
+            "set_config('idle_in_transaction_session_timeout', '15min', false), "
+            "set_config('statement_timeout', '0', false)"
+        )
+        session.commit()
+        return session
+
+    def explained(self, error: Exception) -> Exception:
+        """What a driver's error means."""
+        state = getattr(error, "sqlstate", None) or ""
+        said = str(error).strip().partition("\n")[0]
+        lowered = said.lower()
+        is_refused = "password authentication failed" in lowered or "no pg_hba.conf entry" in lowered
+        if state.startswith(_REFUSED) or is_refused:
+            return StoreAccessError(f"The database refuses the user: {self.place}: {said}")
+        if not state or state.startswith(_FOR_NOW):
+            return StoreAwayError(f"The database does not answer, or refuses for now: {self.place}: {said}")
+        return DestinationError(f"PostgreSQL refuses a statement: {said} (SQLSTATE {state})")
+
+    def quoted(self, name: str) -> str:
+        """A name in a statement."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def column(self, column: Column, *, in_key: bool) -> StoredColumn:
+        """How a column is declared."""
+        return StoredColumn(column.name, _type(column), in_key)
+
+    def create_state(self, session: Session) -> None:
+        """Create Tidemark's own tables, if they are not there."""
+        epochs, tables = (qualified(self, TablePlace(self.state_schema, name)) for name in STATE_TABLES)
+        if self.columns_of(session, TablePlace(self.state_schema, STATE_TABLES[1])):
+            return
+        if not self.has_schema(session, self.state_schema):
+            self.create_schema(session, self.state_schema)
+        session.run(
+            f"CREATE TABLE IF NOT EXISTS {epochs} (pipeline text PRIMARY KEY, term bigint NOT NULL, epoch bigint, "
+            "position text, runner text NOT NULL, session bigint)"
+        )
+        session.run(
+            f"CREATE TABLE IF NOT EXISTS {tables} (pipeline text, table_name text, count_name text, record text NOT "
+            "NULL, PRIMARY KEY (pipeline, table_name, count_name))"
+        )
+
+    def columns_of(self, session: Session, place: TablePlace) -> list[str]:
+        """The names of a table's columns; none if it is not there."""
+        return [
+            name
+            for (name,) in session.query(
+                "SELECT attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid "
+                f"= c.relnamespace WHERE n.nspname = {text(place.schema)} AND c.relname = {text(place.name)} AND "
+                "attnum > 0 AND NOT attisdropped AND relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY attnum"
+            )
+        ]
+
+    def has_schema(self, session: Session, schema: str) -> bool:
+        """Whether there is a schema."""
+        return bool(session.query(f"SELECT 1 FROM pg_namespace WHERE nspname = {text(schema)}"))
+
+    def create_schema(self, session: Session, schema: str) -> None:
+        """Create one."""
+        session.run(f"CREATE SCHEMA IF NOT EXISTS {self.quoted(schema)}")
+
+    def widen(self, session: Session, place: TablePlace, column: StoredColumn) -> None:
+        """Give a column a wider type."""
+        name = self.quoted(column.name)
+        session.run(
+            f"ALTER TABLE {qualified(self, place)} ALTER COLUMN {name} TYPE {column.type} USING {name}::{column.type}"
+        )
+
+    def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+        """COPY rows."""
+        assert isinstance(session, _PostgresSession)
+        fields = [_field(rows[column.name], '"') for column in columns]
+        names = ", ".join(self.quoted(column.name) for column in columns)
+        session.run("SAVEPOINT tidemark_load")
+        try:
+            with session.connection.cursor().copy(
+                f"COPY {qualified(self, place)} ({names}) FROM STDIN (FORMAT csv)".encode()
+            ) as copy:
+                for batch in batches_of(lines(fields, "")):
+                    copy.write("\n".join([*batch, ""]).encode())
+        except psycopg.errors.UniqueViolation:
+            session.run("ROLLBACK TO SAVEPOINT tidemark_load")
+            return False
+        session.run("RELEASE SAVEPOINT tidemark_load")
+        return True
+
+    def upsert(
+        self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
+    ) -> None:
+        """Insert rows; those whose key is there are updated."""
+        literals = lines([_field(rows[column.name], "'") for column in columns], "NULL", "(", ")")
+        names = [self.quoted(column.name) for column in columns]
+        own = [self.quoted(name) for name in key]
+        changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names if name not in own)
+        then = f"UPDATE SET {changes}" if changes else "NOTHING"
+        begin = f"INSERT INTO {qualified(self, place)} ({', '.join(names)}) VALUES "
+        for batch in batches_of(literals):
+            session.run(f"{begin}{','.join(batch)} ON CONFLICT ({', '.join(own)}) DO {then}")
+
+    def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+        """Delete the rows that have the keys of these rows."""
+        typed = [
+            pc.binary_join_element_wise(_field(rows[column.name], "'"), f"::{_type(column)}", "") for column in key
+        ]
+        names = [self.quoted(column.name) for column in key]
+        gone = ", ".join(f"k{n}" for n in range(len(key)))
+        same = " AND ".join(f"t.{name} = d.k{n}" for n, name in enumerate(names))
+        for batch in batches_of(lines(typed, "NULL", "(", ")")):
+            session.run(
+                f"DELETE FROM {qualified(self, place)} t USING (VALUES {','.join(batch)}) d({gone}) WHERE {same}"
+            )
+
+    def replace(
+        self, session: Session, place: TablePlace, copy: TablePlace, key: Sequence[str], columns: Sequence[StoredColumn]
+    ) -> None:
+        """Make the rows of a table those of its copy."""
+        table, other = qualified(self, place), qualified(self, copy)
+        names, own = [self.quoted(column.name) for column in columns], [self.quoted(name) for name in key]
+        session.run(f"ANALYZE {other}")
+        same = " AND ".join(f"t.{name} = c.{name}" for name in own)
+        session.run(f"DELETE FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM {other} c WHERE {same})")
+        values = [column for column in columns if column.name not in key]
+        changes = ", ".join(f"{self.quoted(one.name)} = EXCLUDED.{self.quoted(one.name)}" for one in values)
+        differs = " OR ".join(
+            f"t.{name}{cast} IS DISTINCT FROM EXCLUDED.{name}{cast}"
+            for name, cast in ((self.quoted(one.name), "::text" if one.type == "json" else "") for one in values)
+        )
+        then = f"UPDATE SET {changes} WHERE {differs}" if values else "NOTHING"
+        listed = ", ".join(names)
+        session.run(
+            f"INSERT INTO {table} AS t ({listed}) SELECT {listed} FROM {other} ON CONFLICT ({', '.join(own)}) DO {then}"
+        )
+
+    def swap(self, session: Session, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+        """Give the copy the name of the table, which gets another one."""
+        session.run(f"ALTER TABLE {qualified(self, place)} RENAME TO {self.quoted(old_name)}")
+        session.run(f"ALTER TABLE {qualified(self, copy)} RENAME TO {self.quoted(place.name)}")
+
+    def require_own_index(self, session: Session, place: TablePlace) -> None:
+        """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
+
+    def session_number(self, session: Session) -> int:
+        """The number of its process."""
+        return int(session.query("SELECT pg_backend_pid()")[0][0])
+
+    def end_session(self, session: Session, number: int) -> None:
+        """End the session of an earlier runner."""
+        session.query(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {number:d} AND usename = current_user "
+            f"AND application_name = {text(_NAME)} AND pid <> pg_backend_pid()"
+        )
+
+
+def _type(column: Column) -> str:
+    found = value_type(column).arrow(column)
+    if column.type == "json":
+        return "json"
+    if column.type == "decimal":
+        return f"numeric({column.precision},{column.scale})"
+    if pa.types.is_decimal(found):
+        return f"numeric({found.precision},{found.scale})"
+    if pa.types.is_timestamp(found):
+        return "timestamp with time zone" if found.tz else "timestamp"
+    return "real[]" if pa.types.is_list(found) else _TYPES.get(found, "text")
+
+
+def _field(values: pa.ChunkedArray, mark: str) -> pa.ChunkedArray:
+    """Values as literals, or as fields of a COPY, by the mark."""
+    kind = values.type
+    if pa.types.is_integer(kind):
+        return plain(values)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pc.binary_join_element_wise(f"{mark}\\x", hexadecimal(values), mark, "")
+    if pa.types.is_list(kind):
+        return quoted(number_lists(values, "{", "}"), mark)
+    return quoted(plain(values), mark)

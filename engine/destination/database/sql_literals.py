@@ -1,0 +1,71 @@
+"""Arrow columns as texts of SQL, whole columns at a time. NULL stays NULL until rows are made of columns.
+
+A column is first plain text, then, unless it is a bare number, quoted: by `'` in statements, by `"` in the lines of a
+COPY. The mark is doubled within, so sessions must not take a backslash for an escape.
+"""
+
+import binascii
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.destination.database.sql_server import BATCH_BYTES
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers, texts, dates and times. A float has the shortest text that is read back as the same number."""
+    found = values.cast(pa.string())
+    if not pa.types.is_decimal(values.type):
+        return found
+    has_exponent = pc.match_substring(found, "E")
+    if not pc.any(has_exponent).as_py():
+        return found
+    places = pc.indices_nonzero(pc.fill_null(has_exponent, False)).to_pylist()
+    rewritten = [format(values[place].as_py(), "f") for place in places]
+    return pc.replace_with_mask(found, has_exponent, pa.array(rewritten, pa.string()))
+
+
+def hexadecimal(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Bytes as digits, two for each."""
+    return pa.chunked_array([_digits(chunk.cast(pa.large_binary())) for chunk in values.chunks], pa.string())
+
+
+def _digits(values: pa.Array) -> pa.Array:
+    if not len(values):
+        return pa.array([], pa.string())
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    digits = binascii.hexlify(memoryview(data)[bounds[0] : bounds[-1]]) if data is not None else b""
+    starts = pa.array((bounds - bounds[0]) * 2)
+    found = pa.LargeStringArray.from_buffers(len(values), starts.buffers()[1], pa.py_buffer(digits))
+    return pc.if_else(values.is_null(), None, found).cast(pa.string())
+
+
+def number_lists(values: pa.ChunkedArray, begin: str, end: str) -> pa.ChunkedArray:
+    """Lists of numbers, between two marks."""
+    lists = [None if one is None else f"{begin}{','.join(map(repr, one))}{end}" for one in values.to_pylist()]
+    return pa.chunked_array([pa.array(lists, pa.string())])
+
+
+def quoted(texts: pa.ChunkedArray, mark: str = "'", before: str = "") -> pa.ChunkedArray:
+    """Texts between two marks."""
+    return pc.binary_join_element_wise(before + mark, pc.replace_substring(texts, mark, mark * 2), mark, "")
+
+
+def lines(columns: Sequence[pa.ChunkedArray], null: str, begin: str = "", end: str = "") -> pa.ChunkedArray:
+    """Rows, from the texts of their columns."""
+    joined = pc.binary_join_element_wise(*(pc.fill_null(column, null) for column in columns), ",")
+    return pc.binary_join_element_wise(begin, joined, end, "")
+
+
+def batches_of(rows: pa.ChunkedArray, most: int = 1 << 30) -> Iterator[list[str]]:
+    """Lines in batches of about a megabyte, and of at most so many."""
+    ends = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64)) if len(rows) else np.zeros(0, np.int64)
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = min(max(int(np.searchsorted(ends, before + BATCH_BYTES, "right")), begin + 1), begin + most)
+        yield rows.slice(begin, end - begin).to_pylist()
+        begin = end

@@ -1,0 +1,130 @@
+"""What the room asks of a kind of database. `postgresql` and `mysql` are the kinds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from engine.decode.schema import Column
+
+BATCH_BYTES = 1 << 20
+"""The length of a statement with many rows."""
+STATE_TABLES = ("_tidemark_epochs", "_tidemark_tables")
+"""Tidemark's own tables (`database_state`)."""
+
+
+@dataclass(frozen=True)
+class TablePlace:
+    """Where a table is in a database."""
+
+    schema: str
+    """On MySQL and MariaDB, its database."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column in the database."""
+
+    name: str
+    type: str
+    """As it was declared."""
+    in_key: bool = False
+
+
+class Session(Protocol):
+    """A connection, with a transaction that the first statement opens. Its errors are the driver's."""
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+
+    def run(self, statement: str) -> None:
+        """Run a statement."""
+
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class SqlServer(Protocol):
+    """A kind of database, at an address."""
+
+    place: str
+    """The URL of the destination, for messages."""
+    state_schema: str
+    """Where Tidemark's own tables are."""
+    longest_name: int
+    """How long a name may be, in bytes of UTF-8."""
+    commits_definitions: bool
+    """Whether CREATE, ALTER and DROP commit the transaction, as they do on MySQL and MariaDB."""
+    failures: tuple[type[Exception], ...]
+    """The driver's errors."""
+
+    def connect(self) -> Session:
+        """Open a session. Raises the driver's errors, SpecError."""
+
+    def explained(self, error: Exception) -> Exception:
+        """What a driver's error means: StoreAwayError, StoreAccessError, or DestinationError."""
+
+    def quoted(self, name: str) -> str:
+        """A name in a statement."""
+
+    def column(self, column: Column, *, in_key: bool) -> StoredColumn:
+        """How a column is declared."""
+
+    def create_state(self, session: Session) -> None:
+        """Create Tidemark's own tables, if they are not there."""
+
+    def columns_of(self, session: Session, place: TablePlace) -> list[str]:
+        """The names of a table's columns; none if it is not there."""
+
+    def has_schema(self, session: Session, schema: str) -> bool:
+        """Whether there is a schema, or a database on MySQL and MariaDB."""
+
+    def create_schema(self, session: Session, schema: str) -> None:
+        """Create one."""
+
+    def widen(self, session: Session, place: TablePlace, column: StoredColumn) -> None:
+        """Give a column a wider type."""
+
+    def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+        """Insert rows quickly. False, with nothing inserted, if that cannot be done because some keys are there."""
+
+    def upsert(
+        self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
+    ) -> None:
+        """Insert rows; those whose key is there are updated. Columns that are not named keep their values."""
+
+    def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+        """Delete the rows that have the keys of these rows."""
+
+    def replace(
+        self, session: Session, place: TablePlace, copy: TablePlace, key: Sequence[str], columns: Sequence[StoredColumn]
+    ) -> None:
+        """Make the rows of a table those of its copy. Rows that are equal are not written."""
+
+    def swap(self, session: Session, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+        """Give the copy the name of the table, which gets another one."""
+
+    def require_own_index(self, session: Session, place: TablePlace) -> None:
+        """Raises DestinationError if an index of somebody else could make a write replace another row."""
+
+    def session_number(self, session: Session) -> int:
+        """The number by which others can end a session."""
+
+    def end_session(self, session: Session, number: int) -> None:
+        """End the session of an earlier runner, which holds locks. Does nothing if it is not there any more."""
+
+
+def qualified(server: SqlServer, place: TablePlace) -> str:
+    """A table in a statement."""
+    return f"{server.quoted(place.schema)}.{server.quoted(place.name)}"
+
+
+def text(value: str) -> str:
+    """A text in a statement."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,34 @@
+"""Where a table is in a database, by the rule of the spec.
+
+Names that are too long are cut, and end with a part of their digest.
+"""
+
+import hashlib
+import re
+
+from engine.decode.schema import Table
+from engine.destination.database.sql_server import TablePlace
+
+_DIGEST = 10
+_NAMES = re.compile(r"\{database\}|\{table\}")
+
+
+def place_of(rule: str, table: Table, own_schema: str, longest: int) -> TablePlace:
+    """The place of a table. rule: `sink.database.table`. own_schema: without one. longest: bytes of a name."""
+    schema, _, name = rule.rpartition(".")
+    names = {"{database}": table.database, "{table}": table.name}
+    found = [_NAMES.sub(lambda match: names[match[0]], part) for part in (schema, name)]
+    return TablePlace(_cut(found[0], longest) or own_schema, _cut(found[1], longest))
+
+
+def copy_of(place: TablePlace, word: str, longest: int) -> TablePlace:
+    """The place of a table that stands beside another one for a while. word: what it is."""
+    end = f"__tm_{word}"
+    return TablePlace(place.schema, f"{_cut(place.name, longest - len(end))}{end}")
+
+
+def _cut(name: str, longest: int) -> str:
+    if len(name.encode()) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
+    return f"{name.encode()[: longest - _DIGEST - 1].decode(errors='ignore')}_{digest}"

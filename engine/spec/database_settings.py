@@ -1,0 +1,86 @@
+"""`[sink.database]`: the server, login and tables of a destination in a database."""
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from engine.spec.secrets import secret
+from engine.spec.section import Section
+
+DatabaseType = Literal["postgresql", "mysql"]
+DATABASE_TYPES: tuple[DatabaseType, ...] = ("postgresql", "mysql")
+"""The values of `sink.type` whose tables are in a database."""
+_RULE = re.compile(r"(?:[A-Za-z0-9_$\-]|\{database\}|\{table\})+(?:\.(?:[A-Za-z0-9_$\-]|\{database\}|\{table\})+)?")
+_PORTS: dict[DatabaseType, int] = {"postgresql": 5432, "mysql": 3306}
+
+
+class DatabaseSettings(Section):
+    """The server and the tables of `type = "postgresql"` and `type = "mysql"` ([Databases](databases.md))."""
+
+    host: str
+    """The name or address of the server."""
+    port: int | None = Field(None, ge=1, le=65_535)
+    """By default 5432 for PostgreSQL, 3306 for MySQL and MariaDB."""
+    database: str
+    """The database to connect to. On MySQL and MariaDB, Tidemark's own tables are there."""
+    user: str
+    """The user of the login ([what it may do](databases.md#the-account))."""
+    password_env: str | None = None
+    """The environment variable that contains its password. It beats the file."""
+    password_file: Path | None = None
+    """The file that contains it."""
+    table: str = "{database}.{table}"
+    """The name of a table, behind its schema or, on MySQL and MariaDB, its database. `{database}` and `{table}` stand
+    for the names on the source. Without a dot, the tables are where Tidemark's own are."""
+    state_schema: str = "public"
+    """The schema of Tidemark's own tables. Only for PostgreSQL."""
+    create_schemas: bool = True
+    """Whether schemas, or databases on MySQL and MariaDB, are created. If not, a table whose schema is not there
+    stops."""
+    lock_wait_s: int = Field(30, ge=1, le=3600)
+    """How long a statement waits for a lock that another session holds; then the pipeline waits, and tries again."""
+    tls: Literal["off", "preferred", "required", "verify"] = "preferred"
+    """Whether connections use TLS. `preferred`: if the server offers it. Only `verify` protects against an active
+    attacker."""
+    ca: Path | None = None
+    """The file with the certificate authority for `verify`. By default, the system's authorities."""
+
+    @field_validator("table")
+    @classmethod
+    def _rule(cls, value: str) -> str:
+        if not _RULE.fullmatch(value) or "{table}" not in value.rpartition(".")[2]:
+            raise ValueError(
+                f"{value!r} is no rule for tables: such as {{database}}.{{table}}, with at most one dot, and {{table}} "
+                "after it"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.ca is not None and self.tls != "verify":
+            raise ValueError('ca: only with tls = "verify"')
+        return self
+
+    def port_of(self, kind: DatabaseType) -> int:
+        """The port of the server. kind: `sink.type`."""
+        return self.port or _PORTS[kind]
+
+    def place(self, kind: DatabaseType) -> str:
+        """The URL that identifies the destination. kind: `sink.type`."""
+        return f"{kind}://{self.host}:{self.port_of(kind)}/{self.database}/{self.table}"
+
+    def secrets(self) -> list[tuple[str | None, Path | None]]:
+        """The references to its secrets, for `spec.secrets.secret`."""
+        return [(self.password_env, self.password_file)]
+
+    def password(self) -> str:
+        """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken."""
+        return secret("sink.database.password", self.password_env, self.password_file) or ""
+
+    def below(self, root: Path) -> Self:
+        """With files that do not depend on the current folder. root: of relative paths."""
+        names = ("password_file", "ca")
+        files = {name: root / path for name in names if (path := getattr(self, name)) is not None}
+        return self.model_copy(update=files)

@@ -1,0 +1,39 @@
+"""Reads tables of destinations in databases, by clients of their own."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pymysql
+
+Address = Mapping[str, Any]
+"""`[sink.database]`: host, port, user, database."""
+
+
+def rows_of(address: Address, schema: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The rows of a table."""
+    mark = '"' if _is_postgres(address) else "`"
+    listed, place = (f"{mark},{mark}".join(columns), f"{mark}{schema}{mark}.{mark}{table}{mark}")
+    return queried(address, f"SELECT {mark}{listed}{mark} FROM {place}")
+
+
+def queried(address: Address, *statements: str) -> list[tuple[Any, ...]]:
+    """The rows of the last one of some statements. Each is committed."""
+    with closing(_connected(address)) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def _is_postgres(address: Address) -> bool:
+    return "state_schema" in address
+
+
+def _connected(address: Address) -> Any:
+    host, port, user = address["host"], address["port"], address["user"]
+    if _is_postgres(address):
+        return psycopg.connect(host=host, port=port, user=user, dbname=address["database"], autocommit=True)
+    return pymysql.connect(
+        host=host, port=port, user=user, database=address["database"], charset="utf8mb4", autocommit=True
+    )
