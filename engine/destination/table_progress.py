@@ -170,6 +170,8 @@ class Target:
         self.applied_epochs["changes"] = max(self.applied_epochs["changes"], copy_start.generation)
         if self.destination.mirror is None:
             self._forget_waiting()
+            if empties_mirror:  # nothing else says that this copy is complete
+                complete_copy(self, epoch)
         elif empties_mirror:
             self._forget_waiting()
             if self.applied_epochs["chunks"] < epoch:

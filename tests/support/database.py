@@ -1,7 +1,7 @@
 """Reads tables of destinations in databases, by clients of their own."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -24,6 +24,16 @@ def queried(address: Address, *statements: str) -> list[tuple[Any, ...]]:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall()) if cursor.description else []
+
+
+@contextmanager
+def locked(address: Address, statement: str) -> Iterator[None]:
+    """While rows are locked, by a statement of somebody else."""
+    with closing(_connected(address)) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(statement)
+        cursor.fetchall()
+        yield
 
 
 def _is_postgres(address: Address) -> bool:

@@ -83,11 +83,17 @@ class DatabaseTerms:
             raise takeover_error(self._own, self._lost)
         return 0 if self._own is None else self._own.number
 
-    def lock(self, session: Session, *, is_new: bool = False) -> None:
+    def note_session(self, session: Session) -> None:
+        """Commit which session writes from now on, so that a later runner can end it."""
+        self.lock(session)
+        if self._own is not None and self._state is not None:
+            self._state.write_term(session, self._own, is_new=False)
+        session.commit()
+
+    def lock(self, session: Session) -> None:
         """Lock the row of the term until the transaction ends.
 
-        Raises PipelineHeldError if another runner has a later term, and the driver's errors. is_new: whether it is the
-        first transaction of the session.
+        Raises PipelineHeldError if another runner has a later term, and the driver's errors.
         """
         self.check()
         if self._own is None or self._state is None:
@@ -103,8 +109,6 @@ class DatabaseTerms:
         if (found[0].number, found[0].run) != (self._own.number, self._own.run):
             self._lost = found[0]
             self.check()
-        if is_new:
-            self._state.write_term(session, self._own, is_new=False)
 
     def release(self) -> None:
         """Write that the term has ended."""

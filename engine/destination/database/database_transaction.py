@@ -47,10 +47,22 @@ class DatabaseTransaction:
                     self._discard()
                     if attempt + 1 == _ATTEMPTS:
                         raise
+                except BaseException:
+                    self._end_empty()
+                    raise
                 else:
                     self._steps.append(step)
                     return count
             raise AssertionError
+
+    def _end_empty(self) -> None:
+        """End a transaction that has nothing to commit: it holds locks."""
+        if self._session is not None and self._is_open and not self._steps:
+            self._is_open = False
+            try:
+                self._session.rollback()
+            except self._server.failures:
+                self._discard()
 
     def define(self, step: Step, *, is_durable: bool = False) -> int:
         """Run a step with definitions of tables. It MUST be harmless to run it again after a kill in its middle.
@@ -92,6 +104,7 @@ class DatabaseTransaction:
         """Commit what was added; last: the end of the epochs. Does nothing without steps."""
         with self._lock:
             if not self._steps:
+                self._end_empty()
                 return
             for attempt in range(_ATTEMPTS):
                 try:
@@ -118,12 +131,12 @@ class DatabaseTransaction:
         """The session, in a transaction in which all steps have run."""
         if self._session is not None and self._is_open:
             return self._session
-        is_new = self._session is None
-        if self._session is None:
-            self._session = self._explaining(self._server.connect)
-        session = self._session
         try:
-            self._explaining(lambda: self._terms.lock(session, is_new=is_new))
+            if self._session is None:
+                self._session = self._explaining(self._server.connect)
+                self._explaining(partial(self._terms.note_session, self._session))
+            session = self._session
+            self._explaining(partial(self._terms.lock, session))
             self._is_open = True
             for step in self._steps:
                 self._ran(session, step)

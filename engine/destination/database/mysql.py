@@ -15,7 +15,15 @@ from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
-from engine.destination.database.sql_server import STATE_TABLES, Session, StoredColumn, TablePlace, qualified, text
+from engine.destination.database.sql_server import (
+    STATE_TABLES,
+    Session,
+    StoredColumn,
+    TablePlace,
+    qualified,
+    refused,
+    text,
+)
 from engine.spec.database_settings import DatabaseSettings
 
 _CONNECT_S = 10
@@ -140,7 +148,7 @@ class MysqlServer:
             return StoreAccessError(f"The database refuses the user: {self.place}: {said}")
         if number in _FOR_NOW or not number or isinstance(error, OSError):
             return StoreAwayError(f"The database does not answer, or refuses for now: {self.place}: {said}")
-        return DestinationError(f"The database refuses a statement: {said} (error {number})")
+        return refused("The database", f"{said} (error {number})")
 
     def quoted(self, name: str) -> str:
         """A name in a statement."""
@@ -164,7 +172,10 @@ class MysqlServer:
         return named or self._text_type(column, in_key)
 
     def _text_type(self, column: Column, in_key: bool) -> str:
-        characters = column.length // _CHARACTER_BYTES.get(column.charset or "", 1) or (_SHORT if in_key else 0)
+        if pa.types.is_list(value_type(column).arrow(column)):
+            return "longtext"
+        width = _CHARACTER_BYTES.get(column.charset or "", 1) if column.type in ("char", "varchar") else 1
+        characters = column.length // width or (_SHORT if in_key else 0)
         is_short = 0 < characters <= (_LONGEST_KEY if in_key else _SHORT)
         base = f"varchar({characters})" if is_short else "longtext"
         return f"{base} CHARACTER SET utf8mb4 COLLATE {self._collation}"

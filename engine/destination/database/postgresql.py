@@ -12,7 +12,15 @@ from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
-from engine.destination.database.sql_server import STATE_TABLES, Session, StoredColumn, TablePlace, qualified, text
+from engine.destination.database.sql_server import (
+    STATE_TABLES,
+    Session,
+    StoredColumn,
+    TablePlace,
+    qualified,
+    refused,
+    text,
+)
 from engine.spec.database_settings import DatabaseSettings
 
 _CONNECT_S = 10
@@ -38,7 +46,7 @@ _TYPES: dict[Any, str] = {
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
     """Ends with its last user: a destination of a command is never closed."""
 
-    def __del__(self) -> None:
+    def __del__(self, _: object = None) -> None:
         self.close()
 
 
@@ -114,7 +122,7 @@ class PostgresServer:
             return StoreAccessError(f"The database refuses the user: {self.place}: {said}")
         if not state or state.startswith(_FOR_NOW):
             return StoreAwayError(f"The database does not answer, or refuses for now: {self.place}: {said}")
-        return DestinationError(f"PostgreSQL refuses a statement: {said} (SQLSTATE {state})")
+        return refused("PostgreSQL", f"{said} (SQLSTATE {state})")
 
     def quoted(self, name: str) -> str:
         """A name in a statement."""
@@ -169,7 +177,7 @@ class PostgresServer:
     def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
         """COPY rows."""
         assert isinstance(session, _PostgresSession)
-        fields = [_field(rows[column.name], '"') for column in columns]
+        fields = [_field(rows[column.name], column.name, '"') for column in columns]
         names = ", ".join(self.quoted(column.name) for column in columns)
         session.run("SAVEPOINT tidemark_load")
         try:
@@ -188,7 +196,7 @@ class PostgresServer:
         self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
     ) -> None:
         """Insert rows; those whose key is there are updated."""
-        literals = lines([_field(rows[column.name], "'") for column in columns], "NULL", "(", ")")
+        literals = lines([_field(rows[column.name], column.name, "'") for column in columns], "NULL", "(", ")")
         names = [self.quoted(column.name) for column in columns]
         own = [self.quoted(name) for name in key]
         changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names if name not in own)
@@ -200,7 +208,8 @@ class PostgresServer:
     def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
         typed = [
-            pc.binary_join_element_wise(_field(rows[column.name], "'"), f"::{_type(column)}", "") for column in key
+            pc.binary_join_element_wise(_field(rows[column.name], column.name, "'"), f"::{_type(column)}", "")
+            for column in key
         ]
         names = [self.quoted(column.name) for column in key]
         gone = ", ".join(f"k{n}" for n in range(len(key)))
@@ -264,7 +273,7 @@ def _type(column: Column) -> str:
     return "real[]" if pa.types.is_list(found) else _TYPES.get(found, "text")
 
 
-def _field(values: pa.ChunkedArray, mark: str) -> pa.ChunkedArray:
+def _field(values: pa.ChunkedArray, name: str, mark: str) -> pa.ChunkedArray:
     """Values as literals, or as fields of a COPY, by the mark."""
     kind = values.type
     if pa.types.is_integer(kind):
@@ -273,4 +282,12 @@ def _field(values: pa.ChunkedArray, mark: str) -> pa.ChunkedArray:
         return pc.binary_join_element_wise(f"{mark}\\x", hexadecimal(values), mark, "")
     if pa.types.is_list(kind):
         return quoted(number_lists(values, "{", "}"), mark)
-    return quoted(plain(values), mark)
+    texts = plain(values)
+    if pa.types.is_string(kind) and pc.any(pc.match_substring(texts, "\0")).as_py():
+        raise DestinationError(
+            f"Column {name!r} has a text with a zero byte, which PostgreSQL cannot hold.",
+            detail="Nothing of this epoch was written to the table; the others continue.",
+            hint="Exclude the column by `exclude` in the section of the table in the spec (tables.…), or make it a "
+            "VARBINARY or BLOB on the source.",
+        )
+    return quoted(texts, mark)

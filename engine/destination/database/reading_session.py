@@ -21,12 +21,13 @@ class ReadingSession:
     def ask(self, question: Callable[[Session], T]) -> T:
         """The answer of a session. Raises what the server's errors mean (`SqlServer.explained`)."""
         with self._lock:
-            for is_last in (self._session is None, True):  # the server may have ended an idle session
+            for is_last in (False, True):
                 try:
                     return self._asked(question)
                 except self._server.failures as error:
+                    is_new = self._session is None
                     self._close()
-                    if is_last:
+                    if is_new or is_last:  # else the server may have ended an idle session
                         raise self._server.explained(error) from error
             raise AssertionError
 

@@ -19,12 +19,13 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     found = values.cast(pa.string())
     if not pa.types.is_decimal(values.type):
         return found
-    has_exponent = pc.match_substring(found, "E")
-    if not pc.any(has_exponent).as_py():
+    joined = found.combine_chunks()
+    has_exponent = pc.fill_null(pc.match_substring(joined, "E"), False)
+    places = pc.indices_nonzero(has_exponent).to_pylist()
+    if not places:
         return found
-    places = pc.indices_nonzero(pc.fill_null(has_exponent, False)).to_pylist()
     rewritten = [format(values[place].as_py(), "f") for place in places]
-    return pc.replace_with_mask(found, has_exponent, pa.array(rewritten, pa.string()))
+    return pa.chunked_array([pc.replace_with_mask(joined, has_exponent, pa.array(rewritten, pa.string()))])
 
 
 def hexadecimal(values: pa.ChunkedArray) -> pa.ChunkedArray:

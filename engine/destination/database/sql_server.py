@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from engine.base.errors import DestinationError
 from engine.decode.schema import Column
 
 BATCH_BYTES = 1 << 20
@@ -118,6 +119,16 @@ class SqlServer(Protocol):
 
     def end_session(self, session: Session, number: int) -> None:
         """End the session of an earlier runner, which holds locks. Does nothing if it is not there any more."""
+
+
+def refused(product: str, why: str) -> DestinationError:
+    """The error of a statement that the database refuses for good. why: its own words."""
+    return DestinationError(
+        f"{product} refuses a statement: {why}.",
+        detail="Nothing of this epoch was written to the table; the others continue.",
+        hint="Mend the cause in the database or on the source, or exclude the column (tables.… in the spec). Then "
+        "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
+    )
 
 
 def qualified(server: SqlServer, place: TablePlace) -> str:

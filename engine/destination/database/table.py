@@ -249,7 +249,7 @@ class DatabaseTable:
                 self._shared.state.forget_table(session, self.table.full_name)
             return 0
 
-        self._shared.transaction.define(step)
+        self._shared.transaction.define(step, is_durable=True)
         self._shared.state.forget()
 
     # definitions

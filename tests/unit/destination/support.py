@@ -89,7 +89,9 @@ class World:
             return Sink.model_validate({"type": "kafka", "name": name, "path": lake, "kafka": kafka})
         if self._kind in DATABASES:
             database = {**json.loads(os.environ[DATABASE]), "table": f"{schema_of(self._folder)}.{{table}}"}
-            return Sink.model_validate({"type": self._kind, "name": schema_of(self._folder), "path": lake, "database": database})
+            return Sink.model_validate(
+                {"type": self._kind, "name": schema_of(self._folder), "path": lake, "database": database}
+            )
         if self._kind != "delta":
             return Sink(type=self._kind, path=lake, merge_interval_s=merge_interval_s)
         return Sink(path=lake, mirror=self._mode, merge_interval_s=merge_interval_s)

@@ -139,6 +139,18 @@ def test_an_earlier_resnapshot_is_not_begun_again_with_wider_columns(
     assert not list((tmp_path / "lake" / "d").glob("t__changes__until_*"))
 
 
+@pytest.mark.parametrize("killed", [(), (3,), range(5)])
+def test_a_pipeline_that_copies_nothing_empties_the_table(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
+    """It resnapshots a table that the source has emptied: no chunk says that the copy is complete."""
+    world = World(tmp_path, kind=kind)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 6, "gtids": None}))
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, killed)
+    assert table_rows(kind, tmp_path) == [(9, 9)]
+
+
 @pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
 def test_a_column_comes_and_another_one_goes(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
     """Rows from before have NULL in a new column."""
