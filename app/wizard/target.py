@@ -16,7 +16,7 @@ from app.common import engine, jobs, messages, source_queries
 from app.common.view import words
 from app.common.view.draft import Draft
 from app.common.view.template import toml
-from app.wizard import catalog, drafts, frame, kafka
+from app.wizard import catalog, database, drafts, frame, kafka
 from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
@@ -60,6 +60,7 @@ def destination(draft: Draft) -> None:
         st.markdown(f"**Destination** :gray[{destination_kind.KEEPS.get(destination_kind.kind_of(draft), '')}]")
         _kind(draft)
         kafka.fields(draft)
+        database.fields(draft)
         frame.text(
             destination_kind.folder_label(draft),
             draft,
@@ -95,8 +96,10 @@ def _kind(draft: Draft) -> None:
         args=(draft.id, key),
     )
     if not destination_kind.has_mirrors(draft):
-        kind = destination_kind.KINDS.get(destination_kind.kind_of(draft), "They")
-        st.caption(destination_kind.WITHOUT_MIRRORS.format(kind))
+        kind = destination_kind.kind_of(draft)
+        is_database = kind in destination_kind.DATABASES
+        lacks = destination_kind.NOT_READ_BACK if is_database else destination_kind.WITHOUT_MIRRORS
+        st.caption(lacks.format(destination_kind.KINDS.get(kind, "They")))
 
 
 def _keep_kind(identity: str, key: str) -> None:
@@ -220,7 +223,7 @@ def _folder(draft: Draft, spec: Spec) -> Draft:
             amber=True,
         )
     else:
-        answers = "the brokers answer · " if spec.sink.kafka is not None else ""
+        answers = destination_kind.ANSWERS.get(spec.sink.type, "")
         st.markdown(f":green[:material/check_circle:] {answers}writable{_room(spec.sink.local_path)}")
     return draft
 

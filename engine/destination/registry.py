@@ -16,7 +16,7 @@ def further_destination(sink: Sink, first: Destination) -> Destination:
     """A further destination of a pipeline: it takes the files that readers put where the first one has them."""
     if sink.type == "kafka":
         return _kafka(sink, first.landing)
-    if sink.is_database:
+    if sink.database is not None:
         return _database(sink, first.landing)
     assert sink.type == "parquet", "the spec allows no other"
     return ParquetDestination(sink, first.landing)
@@ -26,7 +26,7 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
     """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
     if sink.type == "kafka":
         return _kafka(sink)
-    if sink.is_database:
+    if sink.database is not None:
         return _database(sink)
     if sink.type == "parquet":
         return ParquetDestination(sink)

@@ -32,7 +32,7 @@ def check_further(sinks: Sequence[Sink]) -> None:
     if len(set(names)) < len(names):
         raise ValueError("two sinks have the same name")
     for sink in sinks:
-        if sink.has_servers and not sink.has_no_folder:
+        if (sink.kafka or sink.database) and not sink.has_no_folder:
             raise ValueError(
                 f'path: a further sink with type = "{sink.type}" has none: the first one has the readers\' files'
             )

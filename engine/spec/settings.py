@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from engine.base import redaction
 from engine.base.errors import SpecError
 from engine.spec.alert_settings import Alerts, Route
+from engine.spec.database_settings import DATABASE_TYPES
 from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
@@ -300,7 +301,7 @@ class Spec(Section):
         for one in (self.sink, *self.sinks):
             if one.type == "kafka" and one.kafka is None:
                 raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
-            if one.is_database and one.database is None:
+            if one.type in DATABASE_TYPES and one.database is None:
                 raise ValueError(f'[sink.database]: missing; type = "{one.type}" needs its server and login')
         if self.sink.has_no_folder:
             raise ValueError(
@@ -440,7 +441,10 @@ def learn_secrets(spec: Spec) -> None:
     if spec.sink.catalog is not None:
         reads += [partial(secret, "sink.catalog", *one) for one in spec.sink.catalog.secrets()]
     for sink in (spec.sink, *spec.sinks):
-        reads += [partial(secret, *one) for one in sink.server_secrets]
+        if sink.kafka is not None:
+            reads += [partial(secret, "sink.kafka.password", *one) for one in sink.kafka.secrets()]
+        if sink.database is not None:
+            reads += [partial(secret, "sink.database.password", *one) for one in sink.database.secrets()]
     reads += [partial(route_secret, name, route) for name, route in spec.alerts.all_routes().items()]
     for read in reads:
         with suppress(SpecError):  # the reference is broken, so there is nothing to hide

@@ -235,22 +235,6 @@ class Sink(Section):
         return str(self.path).startswith(_OF_SERVERS)
 
     @property
-    def is_database(self) -> bool:
-        """Whether its tables are in a database."""
-        return self.type in DATABASE_TYPES
-
-    @property
-    def has_servers(self) -> bool:
-        """Whether it needs servers of its own: brokers, or a database."""
-        return self.type == "kafka" or self.is_database
-
-    @property
-    def server_secrets(self) -> list[tuple[str, str | None, Path | None]]:
-        """The names of the secrets for its servers, with variable and file."""
-        own = {"sink.kafka.password": self.kafka, "sink.database.password": self.database}
-        return [(name, *one) for name, settings in own.items() if settings is not None for one in settings.secrets()]
-
-    @property
     def local_path(self) -> Path | None:
         """The folder; None if the place is in a bucket."""
         return self.path if isinstance(self.path, Path) else None

@@ -144,7 +144,8 @@ INNER: dict[str, dict[str, set[str]]] = {
         "staged_landing": {"place_names"},
         "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
         "kafka": {"destination_protocol", "fence", "staged_landing"},
-        "registry": {"delta", "destination_protocol", "kafka", "parquet"},
+        "database": {"destination_protocol", "fence", "staged_landing"},
+        "registry": {"database", "delta", "destination_protocol", "kafka", "parquet"},
         "agreement": {"destination_protocol", "fence"},
         "table_progress": {"capabilities", "destination_protocol", "merge_schedule"},
         "epoch_retention": {"table_progress"},
@@ -184,9 +185,7 @@ INNER: dict[str, dict[str, set[str]]] = {
     },
 }
 """A room within a room, and what it imports of the others there. What is not named here stands above all of them."""
-
-
-KINDS = ("engine.destination.delta", "engine.destination.kafka", "engine.destination.parquet")
+KINDS = tuple(f"engine.destination.{kind}" for kind in ("database", "delta", "kafka", "parquet"))
 LOOK_UPS = {
     "engine/status": 10,
     "engine/journal": 20,
@@ -483,7 +482,7 @@ def test_every_module_says_what_it_is_for() -> None:
 @pytest.mark.parametrize("folder", ["engine", "app"])
 def test_no_module_name_stands_twice(folder: str) -> None:
     """A name leads to one file. Rooms of destinations are alike: who knows one finds the way in all."""
-    kinds = [path for kind in ("delta", "parquet", "kafka") for path in files(f"engine/destination/{kind}")]
+    kinds = [path for kind in ("database", "delta", "parquet", "kafka") for path in files(f"engine/destination/{kind}")]
     alike = {path for path in kinds if path.stem in SAME_IN_DESTINATIONS}
     names = Counter(path.stem for path in files(folder) if not path.stem.startswith("__") and path not in alike)
     assert not {name for name, times in names.items() if times > 1}

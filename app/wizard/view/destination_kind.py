@@ -4,14 +4,25 @@ from app.common.view.draft import Draft
 from engine.spec.sink_settings import OF_MIRRORS
 
 _PATH = ("sink", "type")
-DELTA, PARQUET, KAFKA = "delta", "parquet", "kafka"
-KINDS = {DELTA: "Delta tables", PARQUET: "Parquet files", KAFKA: "Kafka topics"}
+DELTA, PARQUET, KAFKA, POSTGRESQL, MYSQL = "delta", "parquet", "kafka", "postgresql", "mysql"
+KINDS = {
+    DELTA: "Delta tables",
+    PARQUET: "Parquet files",
+    KAFKA: "Kafka topics",
+    POSTGRESQL: "PostgreSQL tables",
+    MYSQL: "MySQL or MariaDB tables",
+}
 """The values of `sink.type`, and their labels."""
 KEEPS = {
     DELTA: "a mirror and a change log for each source table",
     PARQUET: "a change log for each source table, by date and hour",
     KAFKA: "a change log for each source table, as messages",
+    POSTGRESQL: "the rows of each source table",
+    MYSQL: "the rows of each source table",
 }
+DATABASES = {POSTGRESQL: 5432, MYSQL: 3306}
+"""The kinds whose tables are in a database, and the usual ports."""
+DATABASE_SETTINGS = ("sink", "database")
 FORMATS = {
     "": "Delta alone",
     "v3": "Delta and Iceberg v3, with deletion vectors",
@@ -50,11 +61,21 @@ MESSAGES = {
 """The values of `sink.kafka.format`, and their labels."""
 FOLDER_REMEDY = "Choose another folder, or grant this user write permission."
 REMEDIES = {
-    KAFKA: "Correct the brokers' addresses, or their settings in [sink.kafka]. They must be reached from this machine."
+    KAFKA: "Correct the brokers' addresses, or their settings in [sink.kafka]. They must be reached from this machine.",
+    **dict.fromkeys(
+        DATABASES,
+        "Correct the server, the login or its password in [sink.database]. The server must be reached from this "
+        "machine, and the login may create tables.",
+    ),
 }
 """What to do if a destination cannot be used, by kind."""
+ANSWERS = {KAFKA: "the brokers answer · ", **dict.fromkeys(DATABASES, "the database answers · ")}
+"""What was found besides a folder that can be written, by kind."""
 WITHOUT_MIRRORS = (
     "{} have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part of a table."
+)
+NOT_READ_BACK = (
+    "{} are not read back. So there is no verification, audit, query in Explore, backup, or redump of parts of a table."
 )
 _ICEBERG_LAYOUT = (
     "├── <database>/<table>                     the mirror\n"
@@ -69,7 +90,7 @@ _LAYOUTS = {
         "│   └── date=…/hour=…/*.parquet\n"
         "└── _manifests/<epoch>.json   what is published"
     ),
-    KAFKA: "└── _staged/<database>/<table>   files, until they are sent",
+    **dict.fromkeys((KAFKA, *DATABASES), "└── _staged/<database>/<table>   files, until they are sent"),
 }
 
 
@@ -80,7 +101,8 @@ def kind_of(draft: Draft) -> str:
 
 def folder_label(draft: Draft) -> str:
     """What `sink.path` is called."""
-    return "Folder for files until they are sent" if kind_of(draft) == KAFKA else "Destination folder"
+    is_sent = kind_of(draft) in (KAFKA, *DATABASES)
+    return "Folder for files until they are sent" if is_sent else "Destination folder"
 
 
 def has_mirrors(draft: Draft) -> bool:
@@ -93,6 +115,8 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     draft = draft.put(*_PATH, value=kind)
     if kind != KAFKA:
         draft = draft.put(*KAFKA_SETTINGS, value=None)
+    if kind not in DATABASES:
+        draft = draft.put(*DATABASE_SETTINGS, value=None)
     if not has_mirrors(draft):
         for key in OF_MIRRORS:
             draft = draft.put("sink", key, value=None)

@@ -30,6 +30,16 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class _TableJson:
+    """A `TableRecord` as it is stored."""
+
+    place: dict[str, str]
+    columns: list[dict[str, Any]]
+    copy: dict[str, str] | None
+    copy_columns: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class TableRecord:
     """A table in the database."""
 
@@ -56,9 +66,9 @@ class TableRecord:
     @classmethod
     def from_json(cls, record: Any) -> Self:
         """The inverse of `asdict`."""
-        columns = {name: tuple(StoredColumn(**one) for one in record[name]) for name in ("columns", "copy_columns")}
-        copy = record["copy"] and TablePlace(**record["copy"])
-        return cls(TablePlace(**record["place"]), columns["columns"], copy, columns["copy_columns"])
+        raw = _TableJson(**record)
+        columns, copied = (tuple(StoredColumn(**one) for one in some) for some in (raw.columns, raw.copy_columns))
+        return cls(TablePlace(**raw.place), columns, None if raw.copy is None else TablePlace(**raw.copy), copied)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,9 @@ class DatabaseTerms:
             else:
                 break
         with self._lock:
-            self._own, self._state, self._lost = term, state, None
+            self._own = term
+            self._state = state
+            self._lost = None
 
     def _take(self, state: DatabaseState, term: Term) -> None:
         try:

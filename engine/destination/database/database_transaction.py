@@ -94,12 +94,6 @@ class DatabaseTransaction:
         self._is_open = False
         return count
 
-    def run_definition(self, session: Session, statement: str) -> None:
-        """Run a definition within a step of `define`."""
-        session.run(statement)
-        if self._server.commits_definitions:
-            self._terms.lock(session)  # the commit has released it
-
     def commit(self, last: Step | None = None) -> None:
         """Commit what was added; last: the end of the epochs. Does nothing without steps."""
         with self._lock:
@@ -172,7 +166,9 @@ class DatabaseTransaction:
             raise self._server.explained(error) from error
 
     def _discard(self) -> None:
-        session, self._session, self._is_open = self._session, None, False
+        session = self._session
+        self._session = None
+        self._is_open = False
         if session is not None:
             with suppress(*self._server.failures):
                 session.rollback()

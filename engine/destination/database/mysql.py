@@ -111,7 +111,7 @@ class MysqlServer:
             "connect_timeout": _CONNECT_S,
             "autocommit": False,
         }
-        connection = self._logged_in(options)
+        connection = _logged_in(own, options)
         _watch(connection)
         session = _MysqlSession(connection)
         session.run(
@@ -123,22 +123,6 @@ class MysqlServer:
         self._collation = "utf8mb4_nopad_bin" if "MariaDB" in version else "utf8mb4_0900_bin"
         session.commit()
         return session
-
-    def _logged_in(self, options: dict[str, Any]) -> "pymysql.Connection[Any]":
-        own = self._settings
-        if own.tls == "off":
-            return pymysql.connect(**options, ssl_disabled=True)
-        if own.tls == "verify":
-            return pymysql.connect(**options, ssl=ssl.create_default_context(cafile=own.ca))
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        try:
-            return pymysql.connect(**options, ssl=context)
-        except pymysql.err.OperationalError as error:
-            if own.tls == "required" or error.args[0] != _NO_TLS:
-                raise
-            return pymysql.connect(**options, ssl_disabled=True)
 
     def explained(self, error: Exception) -> Exception:
         """What a driver's error means."""
@@ -155,30 +139,14 @@ class MysqlServer:
         return "`" + name.replace("`", "``") + "`"
 
     def column(self, column: Column, *, in_key: bool) -> StoredColumn:
-        """How a column is declared."""
-        return StoredColumn(column.name, self._type(column, in_key), in_key)
+        """The type of a column."""
+        return StoredColumn(column.name, _type(column, in_key), in_key)
 
-    def _type(self, column: Column, in_key: bool) -> str:
-        found = value_type(column).arrow(column)
-        if column.type in _WITH_FRACTION:
-            return f"{column.type}({column.fraction})"
-        if column.type == "decimal":
-            return f"decimal({column.precision},{column.scale})"
-        if pa.types.is_decimal(found):
-            return f"decimal({found.precision},{found.scale})"
-        if pa.types.is_binary(found):
-            return f"varbinary({column.length})" if in_key and column.length else "longblob"
-        named = column.type if column.type in _NAMED_ALIKE else _TYPES.get(found)
-        return named or self._text_type(column, in_key)
-
-    def _text_type(self, column: Column, in_key: bool) -> str:
-        if pa.types.is_list(value_type(column).arrow(column)):
-            return "longtext"
-        width = _CHARACTER_BYTES.get(column.charset or "", 1) if column.type in ("char", "varchar") else 1
-        characters = column.length // width or (_SHORT if in_key else 0)
-        is_short = 0 < characters <= (_LONGEST_KEY if in_key else _SHORT)
-        base = f"varchar({characters})" if is_short else "longtext"
-        return f"{base} CHARACTER SET utf8mb4 COLLATE {self._collation}"
+    def declaration(self, column: StoredColumn) -> str:
+        """A column in a CREATE or an ALTER. Texts are compared byte by byte, as the source's keys may need it."""
+        is_text = column.type.startswith(("varchar", "longtext"))
+        collation = f" CHARACTER SET utf8mb4 COLLATE {self._collation}" if is_text else ""
+        return f"{self.quoted(column.name)} {column.type}{collation} {'NOT NULL' if column.in_key else 'NULL'}"
 
     def create_state(self, session: Session) -> None:
         """Create Tidemark's own tables, if they are not there."""
@@ -293,6 +261,22 @@ class MysqlServer:
                 session.run(f"KILL {number:d}")
 
 
+def _logged_in(own: DatabaseSettings, options: dict[str, Any]) -> "pymysql.Connection[Any]":
+    if own.tls == "off":
+        return pymysql.connect(**options, ssl_disabled=True)
+    if own.tls == "verify":
+        return pymysql.connect(**options, ssl=ssl.create_default_context(cafile=own.ca))
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        return pymysql.connect(**options, ssl=context)
+    except pymysql.err.OperationalError as error:
+        if own.tls == "required" or error.args[0] != _NO_TLS:
+            raise
+        return pymysql.connect(**options, ssl_disabled=True)
+
+
 def _watch(connection: "pymysql.Connection[Any]") -> None:
     """Have the kernel notice within a minute that the server's host is gone."""
     sock: socket.socket | None = getattr(connection, "_sock", None)
@@ -314,3 +298,24 @@ def _literals(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind):
         return quoted(plain(values.cast(pa.timestamp("us"))))
     return quoted(plain(values))
+
+
+def _type(column: Column, in_key: bool) -> str:
+    found = value_type(column).arrow(column)
+    if column.type in _WITH_FRACTION:
+        return f"{column.type}({column.fraction})"
+    if column.type == "decimal":
+        return f"decimal({column.precision},{column.scale})"
+    if pa.types.is_decimal(found):
+        return f"decimal({found.precision},{found.scale})"
+    if pa.types.is_binary(found):
+        return f"varbinary({column.length})" if in_key and column.length else "longblob"
+    named = column.type if column.type in _NAMED_ALIKE else _TYPES.get(found)
+    return named or _text_type(column, in_key, is_list=pa.types.is_list(found))
+
+
+def _text_type(column: Column, in_key: bool, *, is_list: bool) -> str:
+    width = _CHARACTER_BYTES.get(column.charset or "", 1) if column.type in ("char", "varchar") else 1
+    characters = column.length // width or (_SHORT if in_key else 0)
+    is_short = 0 < characters <= (_LONGEST_KEY if in_key else _SHORT)
+    return f"varchar({characters})" if is_short and not is_list else "longtext"

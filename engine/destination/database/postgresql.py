@@ -129,8 +129,12 @@ class PostgresServer:
         return '"' + name.replace('"', '""') + '"'
 
     def column(self, column: Column, *, in_key: bool) -> StoredColumn:
-        """How a column is declared."""
+        """The type of a column."""
         return StoredColumn(column.name, _type(column), in_key)
+
+    def declaration(self, column: StoredColumn) -> str:
+        """A column in a CREATE or an ALTER."""
+        return f"{self.quoted(column.name)} {column.type} {'NOT NULL' if column.in_key else 'NULL'}"
 
     def create_state(self, session: Session) -> None:
         """Create Tidemark's own tables, if they are not there."""

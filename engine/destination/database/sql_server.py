@@ -33,7 +33,7 @@ class StoredColumn:
 
     name: str
     type: str
-    """As it was declared."""
+    """As it was declared; of texts without the collation."""
     in_key: bool = False
 
 
@@ -75,7 +75,10 @@ class SqlServer(Protocol):
         """A name in a statement."""
 
     def column(self, column: Column, *, in_key: bool) -> StoredColumn:
-        """How a column is declared."""
+        """The type of a column."""
+
+    def declaration(self, column: StoredColumn) -> str:
+        """A column in a CREATE or an ALTER."""
 
     def create_state(self, session: Session) -> None:
         """Create Tidemark's own tables, if they are not there."""

@@ -5,7 +5,7 @@ import re
 _INTEGERS = {"tinyint": 1, "smallint": 2, "int": 4, "integer": 4, "bigint": 8}
 _DIGITS = {1: 3, 2: 5, 4: 10, 8: 19}
 _DECIMAL = re.compile(r"(?:numeric|decimal)\((\d+),(\d+)\)")
-_SIZED = re.compile(r"(varchar|varbinary|datetime|timestamp|time)\((\d+)\)(.*)")
+_SIZED = re.compile(r"(varchar|varbinary|datetime|timestamp|time)\((\d+)\)")
 _UNSIZED = {"varchar": "longtext", "varbinary": "longblob"}
 
 
@@ -20,8 +20,7 @@ def is_wider(before: str, after: str) -> bool:
         before_scale, after_scale = int(narrow[2]), int(wide[2])
         return after_scale >= before_scale and int(wide[1]) - after_scale >= int(narrow[1]) - before_scale
     if sized := _SIZED.fullmatch(before):
-        kind, length, rest = sized.groups()
         if (other := _SIZED.fullmatch(after)) is not None:
-            return other[1] == kind and other[3] == rest and int(other[2]) >= int(length)
-        return after == _UNSIZED.get(kind, "") + rest and kind in _UNSIZED
+            return other[1] == sized[1] and int(other[2]) >= int(sized[2])
+        return after == _UNSIZED.get(sized[1])
     return (before, after) == ("real", "double precision")

@@ -145,7 +145,10 @@ def test_a_pipeline_that_copies_nothing_empties_the_table(tmp_path: Path, killed
     world = World(tmp_path, kind=kind)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
-    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 6, "gtids": None}))
+    world.epoch(
+        changes=world.changes(OLD, [("+I", 3, 3)]),
+        resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 6, "gtids": None}),
+    )
     world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
     publish_story(world, tmp_path, killed)
     assert table_rows(kind, tmp_path) == [(9, 9)]
