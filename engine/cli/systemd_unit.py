@@ -69,7 +69,9 @@ def _command() -> list[str]:
 
 def _secrets(spec: Spec) -> str:
     """What the file with the environment must have."""
-    names = [spec.source.password_env, spec.mask_salt_env, *spec.alerts.variables()]
+    servers = [one for sink in (spec.sink, *spec.sinks) for one in (sink.catalog, sink.kafka, sink.database) if one]
+    of_servers = [variable for server in servers for variable, _ in server.secrets()]
+    names = [spec.source.password_env, spec.mask_salt_env, *of_servers, *spec.alerts.variables()]
     lines = ", ".join(f"{name}=…" for name in names if name)
     return (
         f"Secrets, readable by root only (chmod 600): {lines}"

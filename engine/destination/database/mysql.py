@@ -235,7 +235,7 @@ class MysqlServer:
     def require_own_index(self, session: Session, place: TablePlace) -> None:
         """ON DUPLICATE KEY UPDATE takes each unique index for the key, and would update another row.
 
-        Called after the table was written in this transaction, so nobody can add one before it ends.
+        A table that was written in this transaction gets no index of others before the transaction ends.
         """
         foreign = session.query(
             "SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND INDEX_NAME <> "

@@ -113,6 +113,7 @@ class DatabaseTable:
             if max(applied.epoch(kind), shared.owner.floor) >= epoch:
                 return _HAS_IT
             record, count = self._records.read(session), 0
+            shared.server.require_own_index(session, record.target)  # says more than the server's own error
             for rows in rows_of(folder, files):
                 count += rows.num_rows
                 if kind == CHUNKS:
@@ -124,7 +125,7 @@ class DatabaseTable:
                         shared.server.delete(session, record.target, key, gone)
                     if left.num_rows:
                         self._write(session, record, table, left)
-            shared.server.require_own_index(session, record.target)
+            shared.server.require_own_index(session, record.target)  # from now on, nobody can add one
             applied = applied.with_epoch(kind, epoch)
             if kind == CHANGES:
                 largest = max(file.high.get(TM_SEQ, 0) for file in files)
