@@ -19,8 +19,8 @@ from engine.base.errors import ERRORS, TidemarkError
 from engine.base.exit_codes import EXIT_CODES, NEEDS_OPERATOR
 from engine.spec.alert_settings import Alerts, Route, TableAlerts
 from engine.spec.catalog_settings import CatalogSettings
-from engine.spec.journal_settings import JournalSettings
 from engine.spec.database_settings import DatabaseSettings
+from engine.spec.journal_settings import JournalSettings
 from engine.spec.kafka_settings import KafkaSettings
 from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.spec.sink_settings import Sink, SinkRules

@@ -9,7 +9,7 @@ capture            the work of a Spark task: reads chunks and the binlog, backfi
                    and row filters of the spec
 decode, sql        bytes of rows and of the binlog to Arrow; statements
 ledger             what is committed
-destination        applies committed epochs: Delta, Parquet; when a mirror is merged
+destination        applies committed epochs: Delta, Parquet, Kafka, databases; when a mirror is merged
 run                the runner: it assigns, commits, throttles, retries, and stops tables
 journal, alerting  what happened, in events and sentences; when alerts fire
 watch              what happens if the runner is lost or hangs

@@ -1,7 +1,8 @@
 """Destinations: each applies committed epochs exactly once, in the order of the ledger.
 
 destination_protocol   the interface, with what every implementation MUST do
-registry               the implementations: `delta`, `parquet`; each room has a `destination` and a `table`
+registry               the implementations: `delta`, `parquet`, `kafka`, `database`; each room has a `destination` and a
+                       `table`
 publisher              applies epochs to the first sink, and hands them to each `further_sink` (`sink_opening`,
                        `read_back`)
 epoch_replay           applies an epoch to its tables (`published_tables`), many at once (`base.parallel`)

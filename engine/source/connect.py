@@ -187,10 +187,6 @@ _SAME_ID = 4052
 _NO_BINARY_LOGGING = 1381
 _NOT_OPEN = "Binary log is not open"
 """The text of error 1236 for a dump while the binlog is off."""
-_UNREADABLE_EVENT = (
-    "If the source was reset, its binlog has other bytes there: start the pipeline, which says what to do. Else raise "
-    "max_allowed_packet on the server to its largest value (1G), and start again."
-)
 # Error 1236 covers nearly everything that can happen to a dump. Its text, the same on both servers, tells what did.
 _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     (
@@ -222,7 +218,10 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
         (_DUMP_FAILED,),
         "max_allowed_packet",
         SourceLostError,
-        _UNREADABLE_EVENT,
+        (
+            "If the source was reset, its binlog has other bytes there: start the pipeline, which says what to do. "
+            "Otherwise raise max_allowed_packet on the server to its largest value (1G), then start again."
+        ),
     ),
 )
 

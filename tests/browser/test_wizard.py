@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage, healthy
 from tests.servers.kafka_broker import kafka_broker
+from tests.servers.postgres import postgres
 
 
 def fill(page: Page, label: str, text: str) -> None:
@@ -130,6 +131,32 @@ def test_parquet_files_have_no_settings_of_mirrors(simulated: Console, open_page
     choose(page, "Kind", "Delta tables")
     expect(page.get_by_label("Merging into the mirror", exact=True)).to_be_visible()
     healthy(page)
+
+
+def test_a_destination_in_a_database(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
+    """A server that does not answer is named; one that does is tried. The spec has what was chosen."""
+    with postgres(tmp_path) as server:
+        page = open_page(f"{simulated.url}/new?draft=0000abd0&step=Connect")
+        fill(page, "Pipeline name", "reports")
+        fill(page, "Host", "db.example.com")
+        page.get_by_role("button", name="Destination", exact=True).click()
+        expect(page).to_have_url(re.compile("step=Destination"))
+        choose(page, "Kind", "PostgreSQL tables")
+        expect(page.get_by_text("PostgreSQL tables are not read back.")).to_be_visible()
+        fill(page, "Folder for files until they are sent", "staged")
+        fill(page, "Server", "127.0.0.1")
+        fill(page, "Its port", "1")
+        fill(page, "Database", "postgres")
+        fill(page, "Login", "tidemark")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("Connection refused")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("Correct the server, the login or its password")
+        fill(page, "Its port", str(server.port))
+        expect(page.get_by_text("the database answers · writable")).to_be_visible()
+        fill(page, "Table", "lake.{database}_{table}")
+        page.screenshot(path=tmp_path / "database.png", full_page=True)
+        healthy(page)
+    (draft,) = [text for path in simulated.home.rglob("*.json") if "lake.{database}" in (text := path.read_text())]
+    assert all(word in draft for word in ('"postgresql"', "127.0.0.1", str(server.port), "staged"))
 
 
 def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def _whole_story(world: World) -> Rows:
 
 
 def _killed_once(world: World, folder: Path) -> None:
-    """Publish the story by runners that go on where the one before was killed."""
+    """Publish the story by runners that continue where the one before was killed."""
     ledger = Ledger(folder / "ledger")
     number = 0
     while True:

@@ -4,17 +4,10 @@ A hint is tried by a test that does what it says, or it is of a kind that needs 
 are counted, and must not become more: `tests/unit/test_hints.py`.
 """
 
-REPORT = "report it: it should not happen"
-WAIT = "nothing to do but wait, or try again: Tidemark retries"
-INPUT = "give another setting or argument, which the message names"
-OUTSIDE = "repair something outside of Tidemark: a file, a disk, a machine, a server's configuration"
-UNTRIED = "not tried yet"
-MOST_UNTRIED = 0
-"""None is left, and none is added."""
+from tests.support.hint_kinds import INPUT, MOST_UNTRIED, OUTSIDE, REPORT, UNTRIED, WAIT, Trials
+from tests.support.server_hint_trials import OF_SERVERS
 
-Trials = str | tuple[str, ...]
-"""A kind, or tests as `file::function`."""
-
+__all__ = ["INPUT", "MOST_UNTRIED", "OUTSIDE", "REGISTER", "REPORT", "UNTRIED", "WAIT", "Trials"]
 
 REGISTER: dict[str, tuple[int, Trials]] = {
     "alerting/notify/notice.py::test_of": (1, WAIT),
@@ -362,32 +355,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "destination/sink_opening.py::_no_rows": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
     "spec/further_sinks.py::below": (1, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
-    "destination/kafka/broker_trial.py::": (3, OUTSIDE),
-    "destination/kafka/client.py::_final": (
-        3,
-        (
-            "test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",
-            "test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",
-        ),
-    ),
-    "destination/kafka/table.py::KafkaTable.open": (
-        1,
-        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
-    ),
-    "destination/kafka/table_messages.py::TableMessages._check_size": (
-        1,
-        ("test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",),
-    ),
-    "destination/kafka/table_topic.py::TableTopic._begin": (
-        1,
-        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
-    ),
-    "destination/kafka/table_topic.py::TableTopic._require_alone": (1, INPUT),
-    "destination/kafka/table_topic.py::TableTopic.require_own": (1, INPUT),
-    "destination/kafka/table_topic.py::TableTopic.require_same": (
-        1,
-        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
-    ),
+    **OF_SERVERS,
     "run/lifecycle/continuation_check.py::_filters": (1, INPUT),
     "source/preflight.py::_images": (1, INPUT),
     "destination/parquet/table.py::ParquetTable._check_owner": (1, INPUT),

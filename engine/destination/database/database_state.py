@@ -15,7 +15,7 @@ from typing import Any, Self
 from engine.base import clock
 from engine.destination.database.sql_server import (
     STATE_TABLES,
-    Session,
+    DatabaseSession,
     SqlServer,
     StoredColumn,
     TablePlace,
@@ -25,7 +25,7 @@ from engine.destination.database.sql_server import (
 from engine.destination.destination_protocol import CHANGES, CHUNKS
 from engine.destination.fence import Term
 
-Key = tuple[str, str]
+RecordKey = tuple[str, str]
 """A table's full name, and the count of epochs; "" for its `TableRecord`."""
 
 
@@ -93,11 +93,20 @@ class AppliedRecord:
 
 
 @dataclass(frozen=True)
-class KnownTables:
+class TermHolder:
+    """Who has the newest term."""
+
+    term: Term
+    session: int | None
+    """The number of the session that writes for it (`SqlServer.session_number`)."""
+
+
+@dataclass(frozen=True)
+class CommittedRecords:
     """All records of a pipeline, as they were committed at some time."""
 
     tables: dict[str, TableRecord] = field(default_factory=dict)
-    applied: dict[Key, AppliedRecord] = field(default_factory=dict)
+    applied: dict[RecordKey, AppliedRecord] = field(default_factory=dict)
     others: frozenset[TablePlace] = frozenset()
     """Places that other pipelines have."""
 
@@ -109,46 +118,46 @@ class DatabaseState:
         self.pipeline = pipeline
         self._server = server
         self._epochs, self._tables = (qualified(server, TablePlace(server.state_schema, name)) for name in STATE_TABLES)
-        self._known: tuple[float, KnownTables] | None = None
+        self._known: tuple[float, CommittedRecords] | None = None
         self._lock = threading.Lock()
 
     # within the transaction of the rows
 
-    def table(self, session: Session, name: str) -> TableRecord | None:
+    def table(self, session: DatabaseSession, name: str) -> TableRecord | None:
         """The record of a table, by its full name; None if the pipeline has none there."""
         record = self._read(session, (name, ""))
         return None if record is None else TableRecord.from_json(record)
 
-    def applied(self, session: Session, name: str, count: str) -> AppliedRecord:
+    def applied(self, session: DatabaseSession, name: str, count: str) -> AppliedRecord:
         """Which epochs a table has. count: `Owner.application`."""
         return AppliedRecord(**(self._read(session, (name, count)) or {}))
 
-    def _read(self, session: Session, key: Key) -> Any:
+    def _read(self, session: DatabaseSession, key: RecordKey) -> Any:
         rows = session.query(f"SELECT record FROM {self._tables} WHERE {self._where(key)}")
         return json.loads(rows[0][0]) if rows else None
 
-    def write_table(self, session: Session, name: str, record: TableRecord) -> None:
+    def write_table(self, session: DatabaseSession, name: str, record: TableRecord) -> None:
         """Write the record of a table."""
         self._write(session, (name, ""), asdict(record))
 
-    def write_applied(self, session: Session, name: str, count: str, record: AppliedRecord) -> None:
+    def write_applied(self, session: DatabaseSession, name: str, count: str, record: AppliedRecord) -> None:
         """Write which epochs a table has."""
         self._write(session, (name, count), asdict(record))
 
-    def _write(self, session: Session, key: Key, record: Any) -> None:
+    def _write(self, session: DatabaseSession, key: RecordKey, record: Any) -> None:
         session.run(f"DELETE FROM {self._tables} WHERE {self._where(key)}")
         values = ", ".join(text(value) for value in (self.pipeline, *key, json.dumps(record, separators=(",", ":"))))
         session.run(f"INSERT INTO {self._tables} VALUES ({values})")
 
-    def forget_table(self, session: Session, name: str) -> None:
+    def forget_table(self, session: DatabaseSession, name: str) -> None:
         """Delete all records of a table."""
         session.run(f"DELETE FROM {self._tables} WHERE pipeline = {text(self.pipeline)} AND table_name = {text(name)}")
 
-    def _where(self, key: Key) -> str:
+    def _where(self, key: RecordKey) -> str:
         name, count = key
         return f"pipeline = {text(self.pipeline)} AND table_name = {text(name)} AND count_name = {text(count)}"
 
-    def write_end(self, session: Session, epoch: int, position: str) -> None:
+    def write_end(self, session: DatabaseSession, epoch: int, position: str) -> None:
         """Write the last epoch, and where it ends."""
         session.run(
             f"UPDATE {self._epochs} SET epoch = {epoch:d}, position = {text(position)} WHERE pipeline = "
@@ -157,13 +166,13 @@ class DatabaseState:
 
     # terms
 
-    def term(self, session: Session, *, locks: bool) -> tuple[Term, int | None] | None:
-        """The newest term, and the number of its runner's session. locks: nobody else writes it before a commit."""
+    def term(self, session: DatabaseSession, *, locks: bool) -> TermHolder | None:
+        """The newest term. locks: nobody else writes it before a commit."""
         end = " FOR UPDATE" if locks else ""
         rows = session.query(f"SELECT runner, session FROM {self._epochs} WHERE pipeline = {text(self.pipeline)}{end}")
-        return (Term(**json.loads(rows[0][0])), rows[0][1]) if rows else None
+        return TermHolder(Term(**json.loads(rows[0][0])), rows[0][1]) if rows else None
 
-    def write_term(self, session: Session, term: Term, *, is_new: bool) -> None:
+    def write_term(self, session: DatabaseSession, term: Term, *, is_new: bool) -> None:
         """Write the newest term, and this session. is_new: whether the pipeline has none there."""
         runner, number = text(json.dumps(asdict(term))), self._server.session_number(session)
         if is_new:
@@ -179,27 +188,28 @@ class DatabaseState:
 
     # what is committed
 
-    def known(self, session: Session, max_age_s: float) -> KnownTables:
+    def known(self, session: DatabaseSession, max_age_s: float) -> CommittedRecords:
         """All records. max_age_s: how old they may be: a thousand tables need not be read for a thousand times."""
         with self._lock:
             if self._known is not None and clock.monotonic_s() - self._known[0] < max_age_s:
                 return self._known[1]
-            self._known = clock.monotonic_s(), (found := self._all(session))
-            return found
+            records = self._all(session)
+            self._known = clock.monotonic_s(), records
+            return records
 
     def forget(self) -> None:
         """Read the records again when they are asked for."""
         with self._lock:
             self._known = None
 
-    def has_tables(self, session: Session) -> bool:
+    def has_tables(self, session: DatabaseSession) -> bool:
         """Whether Tidemark's own tables are there."""
         return bool(self._server.columns_of(session, TablePlace(self._server.state_schema, STATE_TABLES[1])))
 
-    def _all(self, session: Session) -> KnownTables:
+    def _all(self, session: DatabaseSession) -> CommittedRecords:
         if not self.has_tables(session):
-            return KnownTables()
-        tables, applied, others = dict[str, TableRecord](), dict[Key, AppliedRecord](), set[TablePlace]()
+            return CommittedRecords()
+        tables, applied, others = dict[str, TableRecord](), dict[RecordKey, AppliedRecord](), set[TablePlace]()
         rows = session.query(f"SELECT pipeline, table_name, count_name, record FROM {self._tables}")
         for pipeline, name, count, record in rows:
             if count and pipeline == self.pipeline:
@@ -208,4 +218,4 @@ class DatabaseState:
                 tables[name] = TableRecord.from_json(json.loads(record))
             elif not count:
                 others.add(TableRecord.from_json(json.loads(record)).place)
-        return KnownTables(tables, applied, frozenset(others))
+        return CommittedRecords(tables, applied, frozenset(others))

@@ -11,9 +11,9 @@ from functools import partial
 
 from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAwayError
-from engine.destination.database.database_state import DatabaseState
+from engine.destination.database.database_state import DatabaseState, TermHolder
 from engine.destination.database.reading_session import ReadingSession
-from engine.destination.database.sql_server import Session, SqlServer
+from engine.destination.database.sql_server import DatabaseSession, SqlServer
 from engine.destination.fence import Term, takeover_error
 
 _ATTEMPTS = 3
@@ -33,8 +33,8 @@ class DatabaseTerms:
 
     def newest(self, ledger: str) -> Term | None:
         """By the pipeline's row."""
-        found = self._reading.ask(partial(_holder, self._state_of(ledger)))
-        return None if found is None else found[0]
+        holder = self._reading.ask(partial(_holder, self._state_of(ledger)))
+        return None if holder is None else holder.term
 
     def take(self, ledger: str, term: Term) -> None:
         """Write the term, between two transactions of an earlier runner."""
@@ -61,8 +61,8 @@ class DatabaseTerms:
         try:
             self._server.create_state(session)
             session.commit()
-            found = state.term(session, locks=True)
-            newest = None if found is None else found[0]
+            holder = state.term(session, locks=True)
+            newest = None if holder is None else holder.term
             if newest is not None and newest.number >= term.number and newest.run != term.run:
                 raise takeover_error(term, newest)
             state.write_term(session, term, is_new=newest is None)
@@ -74,9 +74,9 @@ class DatabaseTerms:
 
     def _end_holder(self, state: DatabaseState) -> None:
         """End the session of the earlier runner, which may hold the lock."""
-        found = self._reading.ask(partial(_holder, state))
-        if found is not None and found[1] is not None:
-            self._reading.ask(partial(self._server.end_session, number=found[1]))
+        holder = self._reading.ask(partial(_holder, state))
+        if holder is not None and holder.session is not None:
+            self._reading.ask(partial(self._server.end_session, number=holder.session))
 
     def check(self) -> int:
         """The number of this runner's term; 0 before it took one. Asks nobody: each transaction asks (`lock`)."""
@@ -85,14 +85,14 @@ class DatabaseTerms:
             raise takeover_error(self._own, self._lost)
         return 0 if self._own is None else self._own.number
 
-    def note_session(self, session: Session) -> None:
+    def note_session(self, session: DatabaseSession) -> None:
         """Commit which session writes from now on, so that a later runner can end it."""
         self.lock(session)
         if self._own is not None and self._state is not None:
             self._state.write_term(session, self._own, is_new=False)
         session.commit()
 
-    def lock(self, session: Session) -> None:
+    def lock(self, session: DatabaseSession) -> None:
         """Lock the row of the term until the transaction ends.
 
         Raises PipelineHeldError if another runner has a later term, and the driver's errors.
@@ -100,16 +100,16 @@ class DatabaseTerms:
         self.check()
         if self._own is None or self._state is None:
             return
-        found = self._state.term(session, locks=True)
-        if found is None:
+        holder = self._state.term(session, locks=True)
+        if holder is None:
             raise DestinationError(
                 f"Tidemark's own tables in {self._server.place} have lost the row of this pipeline.",
                 detail="Nothing was written: which epochs the tables have is not known.",
                 hint="Restore _tidemark_epochs and _tidemark_tables from a backup of the database, or remove the sink "
                 "from the spec and add it again with another place for its tables.",
             )
-        if (found[0].number, found[0].run) != (self._own.number, self._own.run):
-            self._lost = found[0]
+        if (holder.term.number, holder.term.run) != (self._own.number, self._own.run):
+            self._lost = holder.term
             self.check()
 
     def release(self) -> None:
@@ -128,6 +128,6 @@ class DatabaseTerms:
             raise self._server.explained(error) from error
 
 
-def _holder(state: DatabaseState, session: Session) -> tuple[Term, int | None] | None:
+def _holder(state: DatabaseState, session: DatabaseSession) -> TermHolder | None:
     """The newest term, and the session of its runner."""
     return state.term(session, locks=False) if state.has_tables(session) else None

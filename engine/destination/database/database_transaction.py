@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from engine.base.store_errors import StoreAwayError
 from engine.destination.database.database_terms import DatabaseTerms
-from engine.destination.database.sql_server import Session, SqlServer
+from engine.destination.database.sql_server import DatabaseSession, SqlServer
 
 T = TypeVar("T")
 _ATTEMPTS = 3
 """Of a transaction that the database ends, such as by a deadlock."""
-Step = Callable[[Session], int]
+Step = Callable[[DatabaseSession], int]
 """Writes a table's part. Returns how many rows it wrote; -1 if the database has the part."""
 
 
@@ -32,7 +32,7 @@ class DatabaseTransaction:
     def __init__(self, server: SqlServer, terms: DatabaseTerms) -> None:
         self._server = server
         self._terms = terms
-        self._session: Session | None = None
+        self._session: DatabaseSession | None = None
         self._is_open = False
         self._steps: list[Step] = []
         self._lock = threading.RLock()
@@ -84,7 +84,7 @@ class DatabaseTransaction:
                         raise
             raise AssertionError
 
-    def _defined(self, session: Session, step: Step) -> int:
+    def _defined(self, session: DatabaseSession, step: Step) -> int:
         try:
             count = self._explaining(lambda: step(session))
             self._explaining(session.commit)
@@ -121,7 +121,7 @@ class DatabaseTransaction:
             self._steps.clear()
             self._discard()
 
-    def _ready(self) -> Session:
+    def _ready(self) -> DatabaseSession:
         """The session, in a transaction in which all steps have run."""
         if self._session is not None and self._is_open:
             return self._session
@@ -139,7 +139,7 @@ class DatabaseTransaction:
             raise
         return session
 
-    def _ran(self, session: Session, step: Step) -> int:
+    def _ran(self, session: DatabaseSession, step: Step) -> int:
         def run() -> int:
             session.run("SAVEPOINT tidemark")
             try:

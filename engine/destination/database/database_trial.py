@@ -2,7 +2,7 @@
 
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.store_errors import StoreAccessError
-from engine.destination.database.sql_server import Session, SqlServer, TablePlace, qualified
+from engine.destination.database.sql_server import DatabaseSession, SqlServer, TablePlace, qualified
 from engine.destination.database.sql_servers import server_of
 from engine.spec.sink_settings import Sink
 from engine.store.folder_trial import FolderTrial
@@ -33,7 +33,7 @@ def tried(sink: Sink) -> FolderTrial:
     return FolderTrial()
 
 
-def _try(server: SqlServer, session: Session) -> None:
+def _try(server: SqlServer, session: DatabaseSession) -> None:
     if server.state_schema and not server.has_schema(session, server.state_schema):
         server.create_schema(session, server.state_schema)
     place = qualified(server, TablePlace(server.state_schema, _TRIAL))

@@ -15,7 +15,7 @@ from engine.destination.database.database_terms import DatabaseTerms
 from engine.destination.database.database_transaction import DatabaseTransaction
 from engine.destination.database.reading_session import ReadingSession
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import Session
+from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.sql_servers import server_of
 from engine.destination.database.table import DatabaseTable
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
@@ -96,7 +96,7 @@ class DatabaseDestination:
             return
         self._terms.check()
 
-        def ended(session: Session) -> int:
+        def ended(session: DatabaseSession) -> int:
             shared.state.write_end(session, end.epoch, end.position)
             return 0
 
@@ -109,8 +109,8 @@ class DatabaseDestination:
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """By the records, whatever the count of epochs."""
         names, state = {table.full_name for table in tables}, self._state(owner.ledger)
-        known = self._reading.ask(lambda session: state.known(session, 0.0))
-        return max((one.largest_seq for (name, _), one in known.applied.items() if name in names), default=0)
+        records = self._reading.ask(lambda session: state.known(session, 0.0))
+        return max((one.largest_seq for (name, _), one in records.applied.items() if name in names), default=0)
 
     def delete_orphans(
         self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int

@@ -17,7 +17,7 @@ from engine.decode.types import value_type
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
     STATE_TABLES,
-    Session,
+    DatabaseSession,
     StoredColumn,
     TablePlace,
     qualified,
@@ -98,7 +98,7 @@ class MysqlServer:
         self.state_schema = settings.database
         self._collation = ""
 
-    def connect(self) -> Session:
+    def connect(self) -> DatabaseSession:
         """Open a session. Raises the driver's errors, SpecError."""
         own = self._settings
         options = {
@@ -148,7 +148,7 @@ class MysqlServer:
         collation = f" CHARACTER SET utf8mb4 COLLATE {self._collation}" if is_text else ""
         return f"{self.quoted(column.name)} {column.type}{collation} {'NOT NULL' if column.in_key else 'NULL'}"
 
-    def create_state(self, session: Session) -> None:
+    def create_state(self, session: DatabaseSession) -> None:
         """Create Tidemark's own tables, if they are not there."""
         epochs, tables = (qualified(self, TablePlace(self.state_schema, name)) for name in STATE_TABLES)
         if self.columns_of(session, TablePlace(self.state_schema, STATE_TABLES[1])):
@@ -163,7 +163,7 @@ class MysqlServer:
             f"varchar(190), record longtext NOT NULL, PRIMARY KEY (pipeline, table_name, count_name)) {form}"
         )
 
-    def columns_of(self, session: Session, place: TablePlace) -> list[str]:
+    def columns_of(self, session: DatabaseSession, place: TablePlace) -> list[str]:
         """The names of a table's columns; none if it is not there."""
         return [
             name
@@ -173,27 +173,27 @@ class MysqlServer:
             )
         ]
 
-    def has_schema(self, session: Session, schema: str) -> bool:
+    def has_schema(self, session: DatabaseSession, schema: str) -> bool:
         """Whether there is a database."""
         return bool(session.query(f"SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {text(schema)}"))
 
-    def create_schema(self, session: Session, schema: str) -> None:
+    def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create a database."""
         session.run(f"CREATE DATABASE IF NOT EXISTS {self.quoted(schema)} CHARACTER SET utf8mb4")
 
-    def widen(self, session: Session, place: TablePlace, column: StoredColumn) -> None:
+    def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
         null = "NOT NULL" if column.in_key else "NULL"
         session.run(
             f"ALTER TABLE {qualified(self, place)} MODIFY COLUMN {self.quoted(column.name)} {column.type} {null}"
         )
 
-    def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+    def load(self, session: DatabaseSession, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
         """No quicker way than `upsert` works on each server: LOAD DATA LOCAL is off by default."""
         return False
 
     def upsert(
-        self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
+        self, session: DatabaseSession, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
     ) -> None:
         """Insert rows; those whose key is there are updated."""
         literals = lines([_literals(rows[column.name], column) for column in columns], "NULL", "(", ")")
@@ -204,7 +204,7 @@ class MysqlServer:
         for batch in batches_of(literals):
             session.run(f"{begin}{','.join(batch)} ON DUPLICATE KEY UPDATE {end}")
 
-    def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+    def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
         equal = [
             pc.binary_join_element_wise(f"{self.quoted(one.name)} = ", _literals(rows[one.name], one), "")
@@ -215,7 +215,12 @@ class MysqlServer:
             session.run(f"DELETE FROM {qualified(self, place)} WHERE {' OR '.join(batch)}")
 
     def replace(
-        self, session: Session, place: TablePlace, copy: TablePlace, key: Sequence[str], columns: Sequence[StoredColumn]
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        copy: TablePlace,
+        key: Sequence[str],
+        columns: Sequence[StoredColumn],
     ) -> None:
         """Make the rows of a table those of its copy."""
         table, other = qualified(self, place), qualified(self, copy)
@@ -227,12 +232,12 @@ class MysqlServer:
         listed, changes = ", ".join(names), ", ".join(f"{name} = VALUES({name})" for name in values)
         session.run(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {other} ON DUPLICATE KEY UPDATE {changes}")
 
-    def swap(self, session: Session, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+    def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
         """Give the copy the name of the table, which gets another one: both at once."""
         table, old = qualified(self, place), qualified(self, TablePlace(place.schema, old_name))
         session.run(f"RENAME TABLE {table} TO {old}, {qualified(self, copy)} TO {table}")
 
-    def require_own_index(self, session: Session, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
         """ON DUPLICATE KEY UPDATE takes each unique index for the key, and would update another row.
 
         A table that was written in this transaction gets no index of others before the transaction ends.
@@ -249,11 +254,11 @@ class MysqlServer:
                 hint=f"Make it an index that is not unique: DROP INDEX {names} ON {place}, then CREATE INDEX.",
             )
 
-    def session_number(self, session: Session) -> int:
+    def session_number(self, session: DatabaseSession) -> int:
         """The number of its connection."""
         return int(session.query("SELECT CONNECTION_ID()")[0][0])
 
-    def end_session(self, session: Session, number: int) -> None:
+    def end_session(self, session: DatabaseSession, number: int) -> None:
         """End the connection of an earlier runner."""
         own = "ID <> CONNECTION_ID() AND USER = SUBSTRING_INDEX(USER(), '@', 1)"
         if session.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {number:d} AND {own}"):
@@ -301,17 +306,17 @@ def _literals(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _type(column: Column, in_key: bool) -> str:
-    found = value_type(column).arrow(column)
+    arrow = value_type(column).arrow(column)
     if column.type in _WITH_FRACTION:
         return f"{column.type}({column.fraction})"
     if column.type == "decimal":
         return f"decimal({column.precision},{column.scale})"
-    if pa.types.is_decimal(found):
-        return f"decimal({found.precision},{found.scale})"
-    if pa.types.is_binary(found):
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_binary(arrow):
         return f"varbinary({column.length})" if in_key and column.length else "longblob"
-    named = column.type if column.type in _NAMED_ALIKE else _TYPES.get(found)
-    return named or _text_type(column, in_key, is_list=pa.types.is_list(found))
+    named = column.type if column.type in _NAMED_ALIKE else _TYPES.get(arrow)
+    return named or _text_type(column, in_key, is_list=pa.types.is_list(arrow))
 
 
 def _text_type(column: Column, in_key: bool, *, is_list: bool) -> str:

@@ -14,7 +14,7 @@ from engine.decode.types import value_type
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
     STATE_TABLES,
-    Session,
+    DatabaseSession,
     StoredColumn,
     TablePlace,
     qualified,
@@ -82,7 +82,7 @@ class PostgresServer:
         self.place = settings.place("postgresql")
         self.state_schema = settings.state_schema
 
-    def connect(self) -> Session:
+    def connect(self) -> DatabaseSession:
         """Open a session. Raises the driver's errors, SpecError."""
         own = self._settings
         connection = _Connection.connect(
@@ -136,7 +136,7 @@ class PostgresServer:
         """A column in a CREATE or an ALTER."""
         return f"{self.quoted(column.name)} {column.type} {'NOT NULL' if column.in_key else 'NULL'}"
 
-    def create_state(self, session: Session) -> None:
+    def create_state(self, session: DatabaseSession) -> None:
         """Create Tidemark's own tables, if they are not there."""
         epochs, tables = (qualified(self, TablePlace(self.state_schema, name)) for name in STATE_TABLES)
         if self.columns_of(session, TablePlace(self.state_schema, STATE_TABLES[1])):
@@ -152,7 +152,7 @@ class PostgresServer:
             "NULL, PRIMARY KEY (pipeline, table_name, count_name))"
         )
 
-    def columns_of(self, session: Session, place: TablePlace) -> list[str]:
+    def columns_of(self, session: DatabaseSession, place: TablePlace) -> list[str]:
         """The names of a table's columns; none if it is not there."""
         return [
             name
@@ -163,22 +163,22 @@ class PostgresServer:
             )
         ]
 
-    def has_schema(self, session: Session, schema: str) -> bool:
+    def has_schema(self, session: DatabaseSession, schema: str) -> bool:
         """Whether there is a schema."""
         return bool(session.query(f"SELECT 1 FROM pg_namespace WHERE nspname = {text(schema)}"))
 
-    def create_schema(self, session: Session, schema: str) -> None:
+    def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create one."""
         session.run(f"CREATE SCHEMA IF NOT EXISTS {self.quoted(schema)}")
 
-    def widen(self, session: Session, place: TablePlace, column: StoredColumn) -> None:
+    def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
         name = self.quoted(column.name)
         session.run(
             f"ALTER TABLE {qualified(self, place)} ALTER COLUMN {name} TYPE {column.type} USING {name}::{column.type}"
         )
 
-    def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+    def load(self, session: DatabaseSession, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
         """COPY rows."""
         assert isinstance(session, _PostgresSession)
         fields = [_field(rows[column.name], column.name, '"') for column in columns]
@@ -197,7 +197,7 @@ class PostgresServer:
         return True
 
     def upsert(
-        self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
+        self, session: DatabaseSession, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
     ) -> None:
         """Insert rows; those whose key is there are updated."""
         literals = lines([_field(rows[column.name], column.name, "'") for column in columns], "NULL", "(", ")")
@@ -209,7 +209,7 @@ class PostgresServer:
         for batch in batches_of(literals):
             session.run(f"{begin}{','.join(batch)} ON CONFLICT ({', '.join(own)}) DO {then}")
 
-    def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+    def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
         typed = [
             pc.binary_join_element_wise(_field(rows[column.name], column.name, "'"), f"::{_type(column)}", "")
@@ -224,7 +224,12 @@ class PostgresServer:
             )
 
     def replace(
-        self, session: Session, place: TablePlace, copy: TablePlace, key: Sequence[str], columns: Sequence[StoredColumn]
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        copy: TablePlace,
+        key: Sequence[str],
+        columns: Sequence[StoredColumn],
     ) -> None:
         """Make the rows of a table those of its copy."""
         table, other = qualified(self, place), qualified(self, copy)
@@ -244,19 +249,19 @@ class PostgresServer:
             f"INSERT INTO {table} AS t ({listed}) SELECT {listed} FROM {other} ON CONFLICT ({', '.join(own)}) DO {then}"
         )
 
-    def swap(self, session: Session, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+    def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
         """Give the copy the name of the table, which gets another one."""
         session.run(f"ALTER TABLE {qualified(self, place)} RENAME TO {self.quoted(old_name)}")
         session.run(f"ALTER TABLE {qualified(self, copy)} RENAME TO {self.quoted(place.name)}")
 
-    def require_own_index(self, session: Session, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
         """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
 
-    def session_number(self, session: Session) -> int:
+    def session_number(self, session: DatabaseSession) -> int:
         """The number of its process."""
         return int(session.query("SELECT pg_backend_pid()")[0][0])
 
-    def end_session(self, session: Session, number: int) -> None:
+    def end_session(self, session: DatabaseSession, number: int) -> None:
         """End the session of an earlier runner."""
         session.query(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {number:d} AND usename = current_user "
@@ -265,16 +270,16 @@ class PostgresServer:
 
 
 def _type(column: Column) -> str:
-    found = value_type(column).arrow(column)
+    arrow = value_type(column).arrow(column)
     if column.type == "json":
         return "json"
     if column.type == "decimal":
         return f"numeric({column.precision},{column.scale})"
-    if pa.types.is_decimal(found):
-        return f"numeric({found.precision},{found.scale})"
-    if pa.types.is_timestamp(found):
-        return "timestamp with time zone" if found.tz else "timestamp"
-    return "real[]" if pa.types.is_list(found) else _TYPES.get(found, "text")
+    if pa.types.is_decimal(arrow):
+        return f"numeric({arrow.precision},{arrow.scale})"
+    if pa.types.is_timestamp(arrow):
+        return "timestamp with time zone" if arrow.tz else "timestamp"
+    return "real[]" if pa.types.is_list(arrow) else _TYPES.get(arrow, "text")
 
 
 def _field(values: pa.ChunkedArray, name: str, mark: str) -> pa.ChunkedArray:

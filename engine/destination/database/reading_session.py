@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from engine.destination.database.sql_server import Session, SqlServer
+from engine.destination.database.sql_server import DatabaseSession, SqlServer
 
 T = TypeVar("T")
 
@@ -15,10 +15,10 @@ class ReadingSession:
 
     def __init__(self, server: SqlServer) -> None:
         self._server = server
-        self._session: Session | None = None
+        self._session: DatabaseSession | None = None
         self._lock = threading.Lock()
 
-    def ask(self, question: Callable[[Session], T]) -> T:
+    def ask(self, question: Callable[[DatabaseSession], T]) -> T:
         """The answer of a session. Raises what the server's errors mean (`SqlServer.explained`)."""
         with self._lock:
             for is_last in (False, True):
@@ -31,7 +31,7 @@ class ReadingSession:
                         raise self._server.explained(error) from error
             raise AssertionError
 
-    def _asked(self, question: Callable[[Session], T]) -> T:
+    def _asked(self, question: Callable[[DatabaseSession], T]) -> T:
         if self._session is None:
             self._session = self._server.connect()
         answer = question(self._session)

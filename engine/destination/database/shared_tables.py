@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from engine.capture.landing import Landing
-from engine.destination.database.database_state import DatabaseState, KnownTables
+from engine.destination.database.database_state import CommittedRecords, DatabaseState
 from engine.destination.database.database_terms import DatabaseTerms
 from engine.destination.database.database_transaction import DatabaseTransaction
 from engine.destination.database.reading_session import ReadingSession
@@ -29,6 +29,6 @@ class SharedTables:
     terms: DatabaseTerms
     transaction: DatabaseTransaction
 
-    def known(self, *, fresh: bool = False) -> KnownTables:
+    def known(self, *, fresh: bool = False) -> CommittedRecords:
         """What is committed. fresh: now; else within the last second."""
         return self.reading.ask(lambda session: self.state.known(session, 0.0 if fresh else _FRESH_S))

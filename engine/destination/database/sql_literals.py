@@ -16,14 +16,14 @@ from engine.destination.database.sql_server import BATCH_BYTES
 
 def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers, texts, dates and times. A float has the shortest text that is read back as the same number."""
-    found = values.cast(pa.string())
+    texts = values.cast(pa.string())
     if not pa.types.is_decimal(values.type):
-        return found
-    joined = found.combine_chunks()
+        return texts
+    joined = texts.combine_chunks()
     has_exponent = pc.fill_null(pc.match_substring(joined, "E"), False)
     places = pc.indices_nonzero(has_exponent).to_pylist()
     if not places:
-        return found
+        return texts
     rewritten = [format(values[place].as_py(), "f") for place in places]
     return pa.chunked_array([pc.replace_with_mask(joined, has_exponent, pa.array(rewritten, pa.string()))])
 
@@ -40,8 +40,8 @@ def _digits(values: pa.Array) -> pa.Array:
     bounds = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
     digits = binascii.hexlify(memoryview(data)[bounds[0] : bounds[-1]]) if data is not None else b""
     starts = pa.array((bounds - bounds[0]) * 2)
-    found = pa.LargeStringArray.from_buffers(len(values), starts.buffers()[1], pa.py_buffer(digits))
-    return pc.if_else(values.is_null(), None, found).cast(pa.string())
+    strings = pa.LargeStringArray.from_buffers(len(values), starts.buffers()[1], pa.py_buffer(digits))
+    return pc.if_else(values.is_null(), None, strings).cast(pa.string())
 
 
 def number_lists(values: pa.ChunkedArray, begin: str, end: str) -> pa.ChunkedArray:

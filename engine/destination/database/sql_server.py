@@ -37,7 +37,7 @@ class StoredColumn:
     in_key: bool = False
 
 
-class Session(Protocol):
+class DatabaseSession(Protocol):
     """A connection, with a transaction that the first statement opens. Its errors are the driver's."""
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
@@ -65,7 +65,7 @@ class SqlServer(Protocol):
     failures: tuple[type[Exception], ...]
     """The driver's errors."""
 
-    def connect(self) -> Session:
+    def connect(self) -> DatabaseSession:
         """Open a session. Raises the driver's errors, SpecError."""
 
     def explained(self, error: Exception) -> Exception:
@@ -80,47 +80,52 @@ class SqlServer(Protocol):
     def declaration(self, column: StoredColumn) -> str:
         """A column in a CREATE or an ALTER."""
 
-    def create_state(self, session: Session) -> None:
+    def create_state(self, session: DatabaseSession) -> None:
         """Create Tidemark's own tables, if they are not there."""
 
-    def columns_of(self, session: Session, place: TablePlace) -> list[str]:
+    def columns_of(self, session: DatabaseSession, place: TablePlace) -> list[str]:
         """The names of a table's columns; none if it is not there."""
 
-    def has_schema(self, session: Session, schema: str) -> bool:
+    def has_schema(self, session: DatabaseSession, schema: str) -> bool:
         """Whether there is a schema, or a database on MySQL and MariaDB."""
 
-    def create_schema(self, session: Session, schema: str) -> None:
+    def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create one."""
 
-    def widen(self, session: Session, place: TablePlace, column: StoredColumn) -> None:
+    def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
 
-    def load(self, session: Session, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+    def load(self, session: DatabaseSession, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
         """Insert rows quickly. False, with nothing inserted, if that cannot be done because some keys are there."""
 
     def upsert(
-        self, session: Session, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
+        self, session: DatabaseSession, place: TablePlace, key: Sequence[str], columns: Sequence[Column], rows: pa.Table
     ) -> None:
         """Insert rows; those whose key is there are updated. Columns that are not named keep their values."""
 
-    def delete(self, session: Session, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+    def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
 
     def replace(
-        self, session: Session, place: TablePlace, copy: TablePlace, key: Sequence[str], columns: Sequence[StoredColumn]
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        copy: TablePlace,
+        key: Sequence[str],
+        columns: Sequence[StoredColumn],
     ) -> None:
         """Make the rows of a table those of its copy. Rows that are equal are not written."""
 
-    def swap(self, session: Session, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+    def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
         """Give the copy the name of the table, which gets another one."""
 
-    def require_own_index(self, session: Session, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
         """Raises DestinationError if an index of somebody else could make a write replace another row."""
 
-    def session_number(self, session: Session) -> int:
+    def session_number(self, session: DatabaseSession) -> int:
         """The number by which others can end a session."""
 
-    def end_session(self, session: Session, number: int) -> None:
+    def end_session(self, session: DatabaseSession, number: int) -> None:
         """End the session of an earlier runner, which holds locks. Does nothing if it is not there any more."""
 
 
@@ -129,7 +134,7 @@ def refused(product: str, why: str) -> DestinationError:
     return DestinationError(
         f"{product} refuses a statement: {why}.",
         detail="Nothing of this epoch was written to the table; the others continue.",
-        hint="Mend the cause in the database or on the source, or exclude the column (tables.… in the spec). Then "
+        hint="Repair the cause in the database or on the source, or exclude the column (tables.… in the spec). Then "
         "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
     )
 

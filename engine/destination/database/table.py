@@ -19,7 +19,7 @@ from engine.decode.schema import TM_SEQ, Table
 from engine.destination.database.database_state import TableRecord
 from engine.destination.database.net_changes import net_changes, rows_of
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import Session
+from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.table_checks import fault_of, require_key, require_place
 from engine.destination.database.table_definitions import COPY, OLD, TableDefinitions
 from engine.destination.database.table_names import place_of
@@ -108,7 +108,7 @@ class DatabaseTable:
         check_files(folder, files)
         table = self.table
 
-        def step(session: Session) -> int:
+        def step(session: DatabaseSession) -> int:
             applied = self._records.read_epochs(session)
             if max(applied.epoch(kind), shared.owner.floor) >= epoch:
                 return _HAS_IT
@@ -137,7 +137,7 @@ class DatabaseTable:
         return None if count == _HAS_IT else self._event(epoch, count, len(files), began_s)
 
     def _write(
-        self, session: Session, record: TableRecord, table: Table, rows: pa.Table, *, are_new: bool = False
+        self, session: DatabaseSession, record: TableRecord, table: Table, rows: pa.Table, *, are_new: bool = False
     ) -> None:
         stored = {column.name for column in record.target_columns}
         columns = [one for one in table.columns if one.name in stored and one.name in rows.column_names]
@@ -152,7 +152,7 @@ class DatabaseTable:
         self._shared.terms.check()
         columns = self._definitions.declared(table)
 
-        def step(session: Session) -> int:
+        def step(session: DatabaseSession) -> int:
             record = self._records.read(session)
             united = self._definitions.united(table, record.target_columns, columns)
             self._definitions.alter(session, record.target, record.target_columns, united)
@@ -170,7 +170,7 @@ class DatabaseTable:
         self.table = table
         begun = [epoch]
 
-        def step(session: Session) -> int:
+        def step(session: DatabaseSession) -> int:
             applied = self._records.read_epochs(session)
             begun[0] = max(applied.begun, epoch)
             if applied.begun >= epoch:
@@ -194,7 +194,7 @@ class DatabaseTable:
         self._shared.terms.check()
         began_s, table = time.monotonic(), self.table
 
-        def step(session: Session) -> int:
+        def step(session: DatabaseSession) -> int:
             record, applied = self._records.read(session), self._records.read_epochs(session)
             if record.copy is None or applied.completed >= epoch:
                 return _HAS_IT
@@ -209,7 +209,7 @@ class DatabaseTable:
         self._shared.transaction.define(self._without_rests)
         return None if count == _HAS_IT else self._event(epoch, 0, 0, began_s)
 
-    def _without_rests(self, session: Session) -> int:
+    def _without_rests(self, session: DatabaseSession) -> int:
         """Drop what a complete copy has left."""
         record = self._records.read(session)
         if record.copy is None:
@@ -221,7 +221,7 @@ class DatabaseTable:
         """Delete it, and what the records say of it."""
         self._shared.terms.check()
 
-        def step(session: Session) -> int:
+        def step(session: DatabaseSession) -> int:
             record = self._shared.state.table(session, self.table.full_name)
             if record is not None:
                 for place in (record.place, *(self._definitions.beside(record.place, word) for word in (COPY, OLD))):
@@ -232,7 +232,7 @@ class DatabaseTable:
         self._shared.transaction.define(step, is_durable=True)
         self._shared.state.forget()
 
-    def _created(self, session: Session) -> int:
+    def _created(self, session: DatabaseSession) -> int:
         """Create the table, and its record. What was known of an earlier one is forgotten."""
         shared, name, columns = self._shared, self.table.full_name, self._definitions.declared(self.table)
         shared.server.create_state(session)

@@ -21,11 +21,11 @@ def require_key(table: Table, *, joins: bool) -> None:
 
 def require_place(shared: SharedTables, table: Table, place: TablePlace) -> None:
     """Raises SpecError if something else is where the table would be."""
-    known = shared.known(fresh=True)
-    own = known.tables.get(table.full_name)
+    records = shared.known(fresh=True)
+    own = records.tables.get(table.full_name)
     if own is not None and own.place == place:
         return
-    others = [name for name, record in known.tables.items() if record.place == place]
+    others = [name for name, record in records.tables.items() if record.place == place]
     is_there = shared.reading.ask(lambda session: shared.server.columns_of(session, place))
     if not others and not is_there:
         return

@@ -10,7 +10,7 @@ from engine.base.wording import shell_word
 from engine.decode.schema import Table
 from engine.destination.database.database_state import TableRecord
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import Session, StoredColumn, TablePlace, qualified
+from engine.destination.database.sql_server import DatabaseSession, StoredColumn, TablePlace, qualified
 from engine.destination.database.table_names import copy_of
 from engine.destination.database.type_widening import is_wider
 
@@ -33,16 +33,16 @@ class TableDefinitions:
         """The place of a table beside another one. word: `COPY` or `OLD`."""
         return copy_of(place, word, self._server.longest_name)
 
-    def run(self, session: Session, statement: str) -> None:
+    def run(self, session: DatabaseSession, statement: str) -> None:
         """Run a definition. Where it commits, the lock of the term is taken again."""
         session.run(statement)
         self._relock(session)
 
-    def _relock(self, session: Session) -> None:
+    def _relock(self, session: DatabaseSession) -> None:
         if self._server.commits_definitions:
             self._shared.terms.lock(session)
 
-    def create_schema(self, session: Session, schema: str) -> None:
+    def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create the schema of a table, if it is not there and the spec permits it."""
         if self._server.has_schema(session, schema):
             return
@@ -55,19 +55,21 @@ class TableDefinitions:
         self._server.create_schema(session, schema)
         self._relock(session)
 
-    def create(self, session: Session, place: TablePlace, columns: Sequence[StoredColumn], key: Sequence[str]) -> None:
+    def create(
+        self, session: DatabaseSession, place: TablePlace, columns: Sequence[StoredColumn], key: Sequence[str]
+    ) -> None:
         """Create a table."""
         quoted = self._server.quoted
         listed = [self._server.declaration(one) for one in columns]
         own = ", ".join(map(quoted, key))
         self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)}, PRIMARY KEY ({own}))")
 
-    def drop(self, session: Session, place: TablePlace) -> None:
+    def drop(self, session: DatabaseSession, place: TablePlace) -> None:
         """Drop a table, if it is there."""
         self.run(session, f"DROP TABLE IF EXISTS {qualified(self._server, place)}")
 
     def alter(
-        self, session: Session, place: TablePlace, before: Sequence[StoredColumn], after: Sequence[StoredColumn]
+        self, session: DatabaseSession, place: TablePlace, before: Sequence[StoredColumn], after: Sequence[StoredColumn]
     ) -> None:
         """Add columns, and widen types."""
         types = {column.name: column.type for column in before}
@@ -101,7 +103,7 @@ class TableDefinitions:
         return (*(wanted.get(one.name, one) for one in before), *(one for one in after if one.name not in names))
 
     def replace(
-        self, session: Session, record: TableRecord, copy: TablePlace, table: Table
+        self, session: DatabaseSession, record: TableRecord, copy: TablePlace, table: Table
     ) -> tuple[StoredColumn, ...]:
         """Have the table's rows be those of the copy. Returns its columns."""
         server, place = self._server, record.place

@@ -15,10 +15,9 @@ _NAMES = re.compile(r"\{database\}|\{table\}")
 
 def place_of(rule: str, table: Table, own_schema: str, longest: int) -> TablePlace:
     """The place of a table. rule: `sink.database.table`. own_schema: without one. longest: bytes of a name."""
-    schema, _, name = rule.rpartition(".")
     names = {"{database}": table.database, "{table}": table.name}
-    found = [_NAMES.sub(lambda match: names[match[0]], part) for part in (schema, name)]
-    return TablePlace(_cut(found[0], longest) or own_schema, _cut(found[1], longest))
+    schema, _, name = (_NAMES.sub(lambda match: names[match[0]], part) for part in rule.rpartition("."))
+    return TablePlace(_cut(schema, longest) or own_schema, _cut(name, longest))
 
 
 def copy_of(place: TablePlace, word: str, longest: int) -> TablePlace:

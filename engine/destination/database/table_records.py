@@ -6,7 +6,7 @@ from engine.base.errors import DestinationError
 from engine.base.wording import shell_word
 from engine.destination.database.database_state import AppliedRecord, TableRecord
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import Session
+from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE
 
 
@@ -33,7 +33,7 @@ class TableRecords:
 
     # within the transaction of the rows
 
-    def read(self, session: Session) -> TableRecord:
+    def read(self, session: DatabaseSession) -> TableRecord:
         """The record. Raises DestinationError if there is none."""
         record = self.shared.state.table(session, self.name)
         if record is None:
@@ -44,14 +44,14 @@ class TableRecords:
             )
         return record
 
-    def read_epochs(self, session: Session) -> AppliedRecord:
+    def read_epochs(self, session: DatabaseSession) -> AppliedRecord:
         """The epochs."""
         return self.shared.state.applied(session, self.name, self.shared.owner.application)
 
-    def write(self, session: Session, record: TableRecord) -> None:
+    def write(self, session: DatabaseSession, record: TableRecord) -> None:
         """Write the record."""
         self.shared.state.write_table(session, self.name, record)
 
-    def write_epochs(self, session: Session, applied: AppliedRecord) -> None:
+    def write_epochs(self, session: DatabaseSession, applied: AppliedRecord) -> None:
         """Write the epochs."""
         self.shared.state.write_applied(session, self.name, self.shared.owner.application, applied)

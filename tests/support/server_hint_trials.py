@@ -1,0 +1,60 @@
+"""The part of `hint_trials` for destinations on servers: Kafka and databases."""
+
+from tests.support.hint_kinds import INPUT, OUTSIDE, Trials
+
+OF_SERVERS: dict[str, tuple[int, Trials]] = {
+    "destination/database/database_terms.py::DatabaseTerms.lock": (1, OUTSIDE),
+    "destination/database/mysql.py::MysqlServer.require_own_index": (
+        1,
+        ("test_databases.py::test_a_unique_index_stops_a_table_until_it_is_dropped",),
+    ),
+    "destination/database/postgresql.py::_field": (
+        1,
+        ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
+    ),
+    "destination/database/sql_server.py::refused": (
+        1,
+        ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
+    ),
+    "destination/database/table.py::DatabaseTable.open": (
+        1,
+        ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
+    ),
+    "destination/database/table_checks.py::require_key": (1, INPUT),
+    "destination/database/table_checks.py::require_place": (1, INPUT),
+    "destination/database/table_definitions.py::TableDefinitions.create_schema": (
+        1,
+        ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
+    ),
+    "destination/database/table_definitions.py::TableDefinitions.united": (
+        1,
+        ("test_databases.py::test_a_unique_index_stops_a_table_until_it_is_dropped",),
+    ),
+    "destination/database/table_records.py::TableRecords.read": (1, OUTSIDE),
+    "destination/kafka/broker_trial.py::": (3, OUTSIDE),
+    "destination/kafka/client.py::_final": (
+        3,
+        (
+            "test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",
+            "test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",
+        ),
+    ),
+    "destination/kafka/table.py::KafkaTable.open": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+    "destination/kafka/table_messages.py::TableMessages._check_size": (
+        1,
+        ("test_kafka.py::test_a_row_that_is_too_large_stops_its_table_alone",),
+    ),
+    "destination/kafka/table_topic.py::TableTopic._begin": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+    "destination/kafka/table_topic.py::TableTopic._require_alone": (1, INPUT),
+    "destination/kafka/table_topic.py::TableTopic.require_own": (1, INPUT),
+    "destination/kafka/table_topic.py::TableTopic.require_same": (
+        1,
+        ("test_kafka.py::test_a_topic_that_is_gone_is_begun_again_as_the_hint_says",),
+    ),
+}

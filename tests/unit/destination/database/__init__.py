@@ -1,0 +1,1 @@
+"""Tests of `engine.destination.database` that need no server."""
