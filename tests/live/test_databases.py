@@ -11,6 +11,7 @@ import pytest
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.known_positions import ServerFactory
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
@@ -226,10 +227,10 @@ def test_what_stops_a_table_is_ended_as_its_hint_says(
 
 @on("mariadb")
 def test_a_unique_index_stops_a_table_until_it_is_dropped(
-    server: Server, database: str, new_pipeline: PipelineFactory, servers: Pool
+    server: Server, database: str, new_pipeline: PipelineFactory, private_server: ServerFactory
 ) -> None:
-    """On MySQL, where it could make an update replace another row; and a type that cannot become wider in place."""
-    other = servers.get("mysql")
+    """On MySQL, where it could make an update replace another row; another type, and a row that is too large."""
+    other = private_server("mysql")
     address = _mysql_at(other)
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, quantity INT, v BIGINT)")
     server.execute(f"INSERT INTO {database}.t VALUES (1, 1, 1), (2, 2, 2)")
@@ -248,4 +249,14 @@ def test_a_unique_index_stops_a_table_until_it_is_dropped(
     server.execute(f"UPDATE {database}.t SET v = 'text'")
     pipeline.run("caught-up")
     assert sorted(databases.rows_of(address, database, "t", ("id", "v"))) == [(1, "text"), (2, "text")]
+    (usual,) = other.execute("SELECT @@GLOBAL.max_allowed_packet")[0]
+    other.execute("SET GLOBAL max_allowed_packet = 1048576")
+    server.execute(f"ALTER TABLE {database}.t MODIFY v MEDIUMTEXT")
+    server.execute(f"UPDATE {database}.t SET v = REPEAT('w', 2000000) WHERE id = 2")
+    stopped = pipeline.command("run", "--until", "caught-up")
+    assert "max_allowed_packet of the server is 1,048,576" in " ".join((stopped.stdout + stopped.stderr).split())
+    other.execute(f"SET GLOBAL max_allowed_packet = {usual}")
+    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
+    pipeline.run("caught-up")
+    assert [len(v) for (v,) in databases.rows_of(address, database, "t", ("v",))] == [4, 2_000_000]
     other.execute(f"DROP DATABASE {database}")

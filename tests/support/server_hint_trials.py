@@ -4,6 +4,10 @@ from tests.support.hint_kinds import INPUT, OUTSIDE, Trials
 
 OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "destination/database/database_terms.py::DatabaseTerms.lock": (1, OUTSIDE),
+    "destination/database/mysql.py::_require_room": (
+        1,
+        ("test_databases.py::test_a_unique_index_stops_a_table_until_it_is_dropped",),
+    ),
     "destination/database/mysql.py::MysqlServer.require_own_index": (
         1,
         ("test_databases.py::test_a_unique_index_stops_a_table_until_it_is_dropped",),

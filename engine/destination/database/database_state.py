@@ -107,8 +107,8 @@ class CommittedRecords:
 
     tables: dict[str, TableRecord] = field(default_factory=dict)
     applied: dict[RecordKey, AppliedRecord] = field(default_factory=dict)
-    others: frozenset[TablePlace] = frozenset()
-    """Places that other pipelines have."""
+    term: Term | None = None
+    """The newest one."""
 
 
 class DatabaseState:
@@ -209,13 +209,12 @@ class DatabaseState:
     def _all(self, session: DatabaseSession) -> CommittedRecords:
         if not self.has_tables(session):
             return CommittedRecords()
-        tables, applied, others = dict[str, TableRecord](), dict[RecordKey, AppliedRecord](), set[TablePlace]()
-        rows = session.query(f"SELECT pipeline, table_name, count_name, record FROM {self._tables}")
-        for pipeline, name, count, record in rows:
-            if count and pipeline == self.pipeline:
+        tables, applied = dict[str, TableRecord](), dict[RecordKey, AppliedRecord]()
+        own = f"SELECT table_name, count_name, record FROM {self._tables} WHERE pipeline = {text(self.pipeline)}"
+        for name, count, record in session.query(own):
+            if count:
                 applied[name, count] = AppliedRecord(**json.loads(record))
-            elif not count and pipeline == self.pipeline:
+            else:
                 tables[name] = TableRecord.from_json(json.loads(record))
-            elif not count:
-                others.add(TableRecord.from_json(json.loads(record)).place)
-        return CommittedRecords(tables, applied, frozenset(others))
+        holder = self.term(session, locks=False)
+        return CommittedRecords(tables, applied, None if holder is None else holder.term)

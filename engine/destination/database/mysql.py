@@ -61,6 +61,8 @@ _WITH_FRACTION = ("time", "datetime", "timestamp")
 class _MysqlSession:
     def __init__(self, connection: "pymysql.Connection[Any]") -> None:
         self.connection = connection
+        self.most_bytes = 0
+        """The longest statement that the server takes."""
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         with self.connection.cursor() as cursor:
@@ -90,6 +92,7 @@ class MysqlServer:
 
     longest_name = 64
     commits_definitions = True
+    ignores_case = True
     failures: tuple[type[Exception], ...] = (pymysql.Error, OSError)
 
     def __init__(self, settings: DatabaseSettings) -> None:
@@ -119,7 +122,7 @@ class MysqlServer:
             f"'+00:00', innodb_lock_wait_timeout = {own.lock_wait_s}, lock_wait_timeout = {own.lock_wait_s}"
         )
         session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        version = str(session.query("SELECT VERSION()")[0][0])
+        version, session.most_bytes = session.query("SELECT VERSION(), @@max_allowed_packet")[0]
         self._collation = "utf8mb4_nopad_bin" if "MariaDB" in version else "utf8mb4_0900_bin"
         session.commit()
         return session
@@ -202,7 +205,10 @@ class MysqlServer:
         begin = f"INSERT INTO {qualified(self, place)} ({', '.join(names)}) VALUES "
         end = ", ".join(f"{name} = VALUES({name})" for name in values)
         for batch in batches_of(literals):
-            session.run(f"{begin}{','.join(batch)} ON DUPLICATE KEY UPDATE {end}")
+            statement = f"{begin}{','.join(batch)} ON DUPLICATE KEY UPDATE {end}"
+            if len(batch) == 1:
+                _require_room(session, place, statement)
+            session.run(statement)
 
     def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
@@ -264,6 +270,19 @@ class MysqlServer:
         if session.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {number:d} AND {own}"):
             with suppress(pymysql.Error):  # it has ended meanwhile
                 session.run(f"KILL {number:d}")
+
+
+def _require_room(session: DatabaseSession, place: TablePlace, statement: str) -> None:
+    """Raises DestinationError for a row that the server would end the connection for."""
+    assert isinstance(session, _MysqlSession)
+    if len(statement) * 4 > session.most_bytes and len(statement.encode()) + 1024 > session.most_bytes:
+        raise DestinationError(
+            f"A row of {place} is a statement of {len(statement.encode()):,} bytes; max_allowed_packet of the server "
+            f"is {session.most_bytes:,}.",
+            detail="Nothing of this epoch was written to the table; the others continue.",
+            hint="Raise max_allowed_packet on the destination's server, up to 1G, and restart the pipeline. Then "
+            "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
+        )
 
 
 def _logged_in(own: DatabaseSettings, options: dict[str, Any]) -> "pymysql.Connection[Any]":

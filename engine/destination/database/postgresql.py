@@ -75,6 +75,7 @@ class PostgresServer:
 
     longest_name = 63
     commits_definitions = False
+    ignores_case = False
     failures: tuple[type[Exception], ...] = (psycopg.Error,)
 
     def __init__(self, settings: DatabaseSettings) -> None:

@@ -62,6 +62,8 @@ class SqlServer(Protocol):
     """How long a name may be, in bytes of UTF-8."""
     commits_definitions: bool
     """Whether CREATE, ALTER and DROP commit the transaction, as they do on MySQL and MariaDB."""
+    ignores_case: bool
+    """Whether two columns may not differ by case alone."""
     failures: tuple[type[Exception], ...]
     """The driver's errors."""
 

@@ -73,9 +73,10 @@ class TableDefinitions:
     ) -> None:
         """Add columns, and widen types."""
         types = {column.name: column.type for column in before}
-        there = {name.casefold() for name in self._server.columns_of(session, place)}
+        fold = str.casefold if self._server.ignores_case else str
+        there = {fold(name) for name in self._server.columns_of(session, place)}
         for column in after:
-            if column.name.casefold() not in there:
+            if fold(column.name) not in there:
                 added = self._server.declaration(column)
                 self.run(session, f"ALTER TABLE {qualified(self._server, place)} ADD COLUMN {added}")
             elif types.get(column.name, column.type) != column.type:
