@@ -426,10 +426,14 @@ def stop_of(error: TidemarkError, table: str) -> ErrorRecord:
 
 
 def if_captured(table: str) -> str:
-    """How a table continues, or leaves: the end of a hint that may come before the pipeline has the table."""
+    """How a table continues, or leaves: the end of a hint that may come before the pipeline has the table.
+
+    table: its name; "…" if that is not known, which `stop_of` replaces.
+    """
+    word = table if table == "…" else shell_word(table)
     return (
-        f"If the pipeline has the table: tidemark redump SPEC --table {shell_word(table)} then resnapshots it, "
-        f"tidemark remove-table SPEC --table {shell_word(table)} excludes it"
+        f"If the pipeline has the table: tidemark redump SPEC --table {word} then resnapshots it, "
+        f"tidemark remove-table SPEC --table {word} excludes it"
     )
 
 

@@ -13,12 +13,15 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
+from engine.base import clock
 from engine.store import requests
 
 PART_BYTES = 8 << 20
 _PARTS_IN_FLIGHT = 2
 """An upload holds five parts in memory at most: one that fills, one that waits, one on its way, two being sent."""
 _LOOK_S = 0.2
+_IN_FLIGHT_S = 1.0
+"""So long do parts in flight have before the upload is aborted: a store may keep one that arrives after that."""
 
 
 class _GivenUpError(Exception):
@@ -141,5 +144,6 @@ class BucketUpload:
                 requests.put(self._folder, len(part))
                 yield part
         if self._given_up:
+            clock.sleep(_IN_FLIGHT_S)
             raise _GivenUpError
         self._sent = True

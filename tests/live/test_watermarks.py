@@ -37,6 +37,7 @@ CHECKS = depth(2_000, 50_000)
 WRITERS, XA_SESSIONS = 2, 12
 XA_CHECKS = depth(100, 3_000)
 """Twelve sessions leave little of two processors. The snapshot's position alone fails one check in forty."""
+XA_PAUSE_S = 0.003
 TABLE = Table("d", "t", (), ())
 
 
@@ -64,6 +65,8 @@ def _insert(host: str, port: int, database: str, writer: int, xa: bool, parent: 
     cursor, number = connection.cursor(), 0
     while os.getppid() == parent and not ended.is_set():
         number += 1
+        if xa:  # the search for what they commit must be faster than they are, on a busy machine too
+            time.sleep(XA_PAUSE_S)
         xid, insert = f"'{database}','{writer}-{number % 4}'", f"INSERT INTO t VALUES ({writer}, {number})"
         statements = ("XA START {}", insert, "XA END {}", "XA PREPARE {}", "XA COMMIT {}") if xa else (insert,)
         for statement in statements:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from app.common.view.hints import comes_back, for_console, for_wizard
-from engine.base.errors import TableStoppedError, stop_of
+from engine.base.errors import TableStoppedError, if_captured, stop_of
 from engine.journal.alert_kinds import ALERTS, remedy
 
 CASES = [
@@ -80,6 +80,8 @@ def test_what_to_do_about_an_alert_ends_with_a_full_stop(kind: str, *, above_but
 
 def test_the_hint_of_a_stop_is_made_of_sentences() -> None:
     """Whatever the error said."""
+    assert "redump SPEC --table d.t then" in stop_of(TableStoppedError("m", hint=if_captured("…")), "d.t").hint
+    assert "--table 'd.t u' excludes" in stop_of(TableStoppedError("m", hint=if_captured("…")), "d.t u").hint
     assert stop_of(TableStoppedError("m", hint="Fix the disk"), "d.t").hint.startswith("Fix the disk. Then ")
     assert not comes_back(stop_of(TableStoppedError("m", hint="Fix the disk."), "d.t").hint)
 
