@@ -19,6 +19,7 @@ from tests.live.support.known_positions import ServerFactory
 from tests.servers import PASSWORD, USER
 from tests.servers.drivers import Driver
 from tests.servers.users import GRANTS
+from tests.support.depth import on
 
 HEALTHY = {
     "Pipelines": {"^running$": "green"},
@@ -84,6 +85,7 @@ def night(
         yield night
 
 
+@on("mariadb")
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_second_night(night: Night) -> None:
