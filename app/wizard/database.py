@@ -13,6 +13,10 @@ def fields(draft: Draft) -> None:
     kind = destination_kind.kind_of(draft)
     if kind not in destination_kind.DATABASES:
         return
+    if kind == destination_kind.DUCKDB:
+        frame.text("File", draft, *DATABASE_SETTINGS, "file", placeholder="/data/lake.duckdb")
+        _table(draft)
+        return
     server, port = st.columns([3, 1])
     with server:
         frame.text("Server", draft, *DATABASE_SETTINGS, "host", placeholder="db.example.com")
@@ -26,15 +30,7 @@ def fields(draft: Draft) -> None:
         frame.text("Database", draft, *DATABASE_SETTINGS, "database", placeholder="lake")
         frame.text("Login", draft, *DATABASE_SETTINGS, "user", placeholder="tidemark")
     with right:
-        frame.text(
-            "Table",
-            draft,
-            *DATABASE_SETTINGS,
-            "table",
-            placeholder="{database}.{table}",
-            help="`{database}` and `{table}` stand for the names on the source. Before the dot is the schema; on MySQL "
-            "and MariaDB, the database. Without a dot, tables are where Tidemark's own are.",
-        )
+        _table(draft)
         frame.text(
             "Variable with its password",
             draft,
@@ -44,3 +40,15 @@ def fields(draft: Draft) -> None:
             help="The name of an environment variable, of the console and of the runner.",
         )
     st.caption("TLS and a file with the password are written in the TOML: `[sink.database]`.")
+
+
+def _table(draft: Draft) -> None:
+    frame.text(
+        "Table",
+        draft,
+        *DATABASE_SETTINGS,
+        "table",
+        placeholder="{database}.{table}",
+        help="`{database}` and `{table}` stand for the names on the source. Before the dot is the schema; on MySQL "
+        "and MariaDB, the database. Without a dot, tables are where Tidemark's own are.",
+    )

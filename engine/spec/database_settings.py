@@ -9,23 +9,25 @@ from pydantic import Field, field_validator, model_validator
 from engine.spec.secrets import secret
 from engine.spec.section import Section
 
-DatabaseType = Literal["postgresql", "mysql"]
-DATABASE_TYPES: tuple[DatabaseType, ...] = ("postgresql", "mysql")
+DatabaseType = Literal["postgresql", "mysql", "duckdb"]
+DATABASE_TYPES: tuple[DatabaseType, ...] = ("postgresql", "mysql", "duckdb")
 """The values of `sink.type` whose tables are in a database."""
 _RULE = re.compile(r"(?:[A-Za-z0-9_$\-]|\{database\}|\{table\})+(?:\.(?:[A-Za-z0-9_$\-]|\{database\}|\{table\})+)?")
-_PORTS: dict[DatabaseType, int] = {"postgresql": 5432, "mysql": 3306}
+_PORTS: dict[DatabaseType, int] = {"postgresql": 5432, "mysql": 3306, "duckdb": 0}
 
 
 class DatabaseSettings(Section):
-    """The server and the tables of `type = "postgresql"` and `type = "mysql"` ([Databases](databases.md))."""
+    """The server and tables of a database, or the file of `type = "duckdb"` ([Databases](databases.md))."""
 
-    host: str
+    file: Path | None = None
+    """The file of DuckDB, and nothing of a server. A relative path is relative to the spec's folder."""
+    host: str = ""
     """The name or address of the server."""
     port: int | None = Field(None, ge=1, le=65_535)
     """By default 5432 for PostgreSQL, 3306 for MySQL and MariaDB."""
-    database: str
+    database: str = ""
     """The database to connect to. On MySQL and MariaDB, Tidemark's own tables are there."""
-    user: str
+    user: str = ""
     """The user of the login ([what it may do](databases.md#the-account))."""
     password_env: str | None = None
     """The environment variable that contains its password. It beats the file."""
@@ -63,12 +65,28 @@ class DatabaseSettings(Section):
             raise ValueError('ca: only with tls = "verify"')
         return self
 
+    def require_complete(self, kind: DatabaseType) -> None:
+        """Raises ValueError for what a kind lacks, or does not have. kind: `sink.type`."""
+        of_server = ("host", "database", "user")
+        missing = ["file"] if kind == "duckdb" and not self.file else []
+        missing += [name for name in of_server if kind != "duckdb" and not getattr(self, name)]
+        if missing:
+            raise ValueError(f'database.{missing[0]}: missing; type = "{kind}" needs it')
+        of_files = {"file", "table", "create_schemas"}
+        unused = set(DatabaseSettings.model_fields) - of_files if kind == "duckdb" else {"file"}
+        if kind == "mysql":
+            unused.add("state_schema")
+        if wrong := sorted(unused & self.model_fields_set):
+            raise ValueError(f'database.{wrong[0]}: not for type = "{kind}"')
+
     def port_of(self, kind: DatabaseType) -> int:
         """The port of the server. kind: `sink.type`."""
         return self.port or _PORTS[kind]
 
     def place(self, kind: DatabaseType) -> str:
         """The URL that identifies the destination. kind: `sink.type`."""
+        if self.file is not None:
+            return f"{kind}://{self.file}/{self.table}"
         return f"{kind}://{self.host}:{self.port_of(kind)}/{self.database}/{self.table}"
 
     def secrets(self) -> list[tuple[str | None, Path | None]]:
@@ -81,6 +99,6 @@ class DatabaseSettings(Section):
 
     def below(self, root: Path) -> Self:
         """With files that do not depend on the current folder. root: of relative paths."""
-        names = ("password_file", "ca")
+        names = ("file", "password_file", "ca")
         files = {name: root / path for name in names if (path := getattr(self, name)) is not None}
         return self.model_copy(update=files)

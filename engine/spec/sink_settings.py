@@ -73,11 +73,11 @@ class SinkRules(Section):
 class Sink(Section):
     """The destination."""
 
-    type: Literal["delta", "parquet", "kafka", "postgresql", "mysql"] = "delta"
+    type: Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"] = "delta"
     """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
     alone, as plain files ([Parquet](destinations.md#parquet)). `kafka`: the change log alone, as messages
-    ([Kafka](kafka.md)). `postgresql`, `mysql`: the rows alone, in tables of a database ([Databases](databases.md));
-    `mysql` is MariaDB, too."""
+    ([Kafka](kafka.md)). `postgresql`, `mysql`, `duckdb`: the rows alone, in tables of a database
+    ([Databases](databases.md)); `mysql` is MariaDB, too."""
     name: str = ""
     """The name of a sink in `[[sinks]]`, by which status and alerts call it."""
     max_kept_bytes: int = Field(20 << 30, gt=0)
@@ -113,7 +113,7 @@ class Sink(Section):
     kafka: KafkaSettings | None = None
     """The brokers, topics and messages of `type = "kafka"`."""
     database: DatabaseSettings | None = None
-    """The server, login and tables of `type = "postgresql"` and `type = "mysql"`."""
+    """The server, login and tables of a database, or the file of `type = "duckdb"`."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -149,10 +149,9 @@ class Sink(Section):
             place = KafkaSettings.model_validate(kafka).place
         if (database := values.get("database")) is not None:
             if kind not in DATABASE_TYPES:
-                raise ValueError('[sink.database] belongs to type = "postgresql" or type = "mysql"')
+                raise ValueError('[sink.database] belongs to type = "postgresql", "mysql" or "duckdb"')
             settings = DatabaseSettings.model_validate(database)
-            if kind != "postgresql" and "state_schema" in settings.model_fields_set:
-                raise ValueError('database.state_schema: only for type = "postgresql"')
+            settings.require_complete(kind)
             place = settings.place(kind)
         if str(values.get("path", place)).startswith(_OF_SERVERS) and values.get("path", place) != place:
             raise ValueError(f"path: {values['path']} is no folder and no bucket")

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -145,6 +146,21 @@ def test_every_type_in_mysql_and_mariadb(
         else:
             assert found[name].cast(wanted.type).equals(wanted), table.column(name)
     server.execute(f"DROP DATABASE {schema}")
+
+
+@pytest.mark.parametrize("kind", [CHUNKS, CHANGES])
+def test_every_type_in_duckdb(
+    rows: tuple[Table, pa.Table], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As chunks, and as changes."""
+    table, data = rows
+    monkeypatch.setenv(DATABASE, json.dumps({"file": str(tmp_path / "lake.duckdb")}))
+    _published(World(tmp_path, kind="duckdb"), table, data, kind)
+    with closing(duckdb.connect(tmp_path / "lake.duckdb", read_only=True)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found: pa.Table = connection.sql(f'SELECT * FROM "{schema_of(tmp_path)}".t ORDER BY id').to_arrow_table()
+    for name in data.column_names:
+        assert found[name].cast(data.schema.field(name).type).equals(data[name]), table.column(name)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
+import duckdb
 import psycopg
 import pymysql
 
@@ -13,14 +14,14 @@ Address = Mapping[str, Any]
 
 def rows_of(address: Address, schema: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     """The rows of a table."""
-    mark = '"' if _is_postgres(address) else "`"
+    mark = "`" if address.get("port") and not _is_postgres(address) else '"'
     listed, place = (f"{mark},{mark}".join(columns), f"{mark}{schema}{mark}.{mark}{table}{mark}")
     return queried(address, f"SELECT {mark}{listed}{mark} FROM {place}")
 
 
 def queried(address: Address, *statements: str) -> list[tuple[Any, ...]]:
     """The rows of the last one of some statements. Each is committed."""
-    with closing(_connected(address)) as connection, connection.cursor() as cursor:
+    with closing(_connected(address)) as connection, closing(connection.cursor()) as cursor:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall()) if cursor.description else []
@@ -41,6 +42,8 @@ def _is_postgres(address: Address) -> bool:
 
 
 def _connected(address: Address) -> Any:
+    if "file" in address:
+        return duckdb.connect(address["file"])
     host, port, user = address["host"], address["port"], address["user"]
     if _is_postgres(address):
         return psycopg.connect(host=host, port=port, user=user, dbname=address["database"], autocommit=True)

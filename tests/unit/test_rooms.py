@@ -329,9 +329,9 @@ def test_nothing_is_set_on_an_object_after_its_constructor(room: str) -> None:
 
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_spark_is_in_one_room(path: Path) -> None:
-    """Only `spark` imports pyspark, only its destination Delta, only the history and Explore DuckDB."""
+    """Only `spark` imports pyspark, only its destination Delta, only the history, Explore and its destination DuckDB."""
     homes = {"pyspark": {"engine/spark"}, "deltalake": {"engine/destination/delta"}}
-    homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}
+    homes |= {"duckdb": {"engine/history", "engine/explore", "engine/destination/database"}, "streamlit": set()}
     homes |= {"prometheus_client": {"engine/status/metrics", "engine/status/exporter"}}
     here = path.relative_to(ROOT).with_suffix("").as_posix()
     for name in imported(path):

@@ -4,13 +4,14 @@ from app.common.view.draft import Draft
 from engine.spec.sink_settings import OF_MIRRORS
 
 _PATH = ("sink", "type")
-DELTA, PARQUET, KAFKA, POSTGRESQL, MYSQL = "delta", "parquet", "kafka", "postgresql", "mysql"
+DELTA, PARQUET, KAFKA, POSTGRESQL, MYSQL, DUCKDB = "delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"
 KINDS = {
     DELTA: "Delta tables",
     PARQUET: "Parquet files",
     KAFKA: "Kafka topics",
     POSTGRESQL: "PostgreSQL tables",
     MYSQL: "MySQL or MariaDB tables",
+    DUCKDB: "Tables in a DuckDB file",
 }
 """The values of `sink.type`, and their labels."""
 KEEPS = {
@@ -19,9 +20,10 @@ KEEPS = {
     KAFKA: "a change log for each source table, as messages",
     POSTGRESQL: "the rows of each source table",
     MYSQL: "the rows of each source table",
+    DUCKDB: "the rows of each source table",
 }
-DATABASES = {POSTGRESQL: 5432, MYSQL: 3306}
-"""The kinds whose tables are in a database, and the usual ports."""
+DATABASES = {POSTGRESQL: 5432, MYSQL: 3306, DUCKDB: 0}
+"""The kinds whose tables are in a database, and the usual ports; 0 for a file."""
 DATABASE_SETTINGS = ("sink", "database")
 FORMATS = {
     "": "Delta alone",
@@ -115,7 +117,8 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     draft = draft.put(*_PATH, value=kind)
     if kind != KAFKA:
         draft = draft.put(*KAFKA_SETTINGS, value=None)
-    if kind not in DATABASES:
+    is_server = DATABASES.get(kind, 0) > 0
+    if kind not in DATABASES or is_server != (draft.get(*DATABASE_SETTINGS, "file", default=None) is None):
         draft = draft.put(*DATABASE_SETTINGS, value=None)
     if not has_mirrors(draft):
         for key in OF_MIRRORS:

@@ -1,11 +1,12 @@
-"""The rows of tables in a database: PostgreSQL, MySQL or MariaDB. A reader there sees the source at one transaction.
+"""The rows of tables in PostgreSQL, MySQL, MariaDB or DuckDB. A reader there sees the source at one transaction.
 
 destination            the destination; `table`: one captured table of it
 database_transaction   what all tables get in an epoch, in one transaction, with the epoch's number
 net_changes            the last image of each key
 database_state         which epochs the tables have: Tidemark's own tables in the database; `database_terms`: which
                        runner may write
-sql_server             what the room asks of a kind of database; `postgresql`, `mysql` are the kinds
+sql_server             what the room asks of a kind of database; `postgresql`, `mysql`, `duckdb_file` are the
+                       kinds
 sql_literals           Arrow columns as literals of SQL
 table_names            where a table is, by the rule of the spec
 database_trial         whether a server can be used

@@ -168,7 +168,7 @@ class DatabaseState:
 
     def term(self, session: DatabaseSession, *, locks: bool) -> TermHolder | None:
         """The newest term. locks: nobody else writes it before a commit."""
-        end = " FOR UPDATE" if locks else ""
+        end = self._server.row_lock if locks else ""
         rows = session.query(f"SELECT runner, session FROM {self._epochs} WHERE pipeline = {text(self.pipeline)}{end}")
         return TermHolder(Term(**json.loads(rows[0][0])), rows[0][1]) if rows else None
 

@@ -63,6 +63,7 @@ class DatabaseTransaction:
                 self._session.rollback()
             except self._server.failures:
                 self._discard()
+            self._make_way()
 
     def define(self, step: Step, *, is_durable: bool = False) -> int:
         """Run a step with definitions of tables. It MUST be harmless to run it again after a kill in its middle.
@@ -113,7 +114,13 @@ class DatabaseTransaction:
                 else:
                     self._is_open = False
                     self._steps.clear()
+                    self._make_way()
                     return
+
+    def _make_way(self) -> None:
+        """Let others read, between two transactions."""
+        if not self._server.shares:
+            self._discard()
 
     def forget(self) -> None:
         """Give up what was not committed."""
@@ -141,14 +148,18 @@ class DatabaseTransaction:
 
     def _ran(self, session: DatabaseSession, step: Step) -> int:
         def run() -> int:
-            session.run("SAVEPOINT tidemark")
+            if self._server.has_savepoints:
+                session.run("SAVEPOINT tidemark")
             try:
                 count = step(session)
             except BaseException as error:
-                if not self._is_lost(error):
+                if not self._server.has_savepoints:
+                    self._discard()  # the next one runs the other steps again
+                elif not self._is_lost(error):
                     session.run("ROLLBACK TO SAVEPOINT tidemark")
                 raise
-            session.run("RELEASE SAVEPOINT tidemark")
+            if self._server.has_savepoints:
+                session.run("RELEASE SAVEPOINT tidemark")
             return count
 
         return self._explaining(run)

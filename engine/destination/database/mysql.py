@@ -93,6 +93,10 @@ class MysqlServer:
     longest_name = 64
     commits_definitions = True
     ignores_case = True
+    has_savepoints = True
+    has_keys = True
+    row_lock = " FOR UPDATE"
+    shares = True
     failures: tuple[type[Exception], ...] = (pymysql.Error, OSError)
 
     def __init__(self, settings: DatabaseSettings) -> None:

@@ -76,6 +76,10 @@ class PostgresServer:
     longest_name = 63
     commits_definitions = False
     ignores_case = False
+    has_savepoints = True
+    has_keys = True
+    row_lock = " FOR UPDATE"
+    shares = True
     failures: tuple[type[Exception], ...] = (psycopg.Error,)
 
     def __init__(self, settings: DatabaseSettings) -> None:

@@ -36,6 +36,8 @@ class ReadingSession:
             self._session = self._server.connect()
         answer = question(self._session)
         self._session.rollback()  # its next look is a new one
+        if not self._server.shares:
+            self._close()
         return answer
 
     def _close(self) -> None:

@@ -62,6 +62,14 @@ class SqlServer(Protocol):
     """How long a name may be, in bytes of UTF-8."""
     commits_definitions: bool
     """Whether CREATE, ALTER and DROP commit the transaction, as they do on MySQL and MariaDB."""
+    has_savepoints: bool
+    """Whether a part of a transaction can be undone alone."""
+    has_keys: bool
+    """Whether tables are declared with a primary key."""
+    row_lock: str
+    """What a SELECT ends with that locks its rows until the transaction ends; "" where nobody else can write."""
+    shares: bool
+    """Whether others can read while a session is there. If not, sessions end with each transaction."""
     ignores_case: bool
     """Whether two columns may not differ by case alone."""
     failures: tuple[type[Exception], ...]

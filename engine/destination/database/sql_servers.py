@@ -11,6 +11,10 @@ def server_of(sink: Sink) -> SqlServer:
         from engine.destination.database.postgresql import PostgresServer  # loads libpq, which few pipelines need
 
         return PostgresServer(sink.database)
+    if sink.type == "duckdb":
+        from engine.destination.database.duckdb_file import DuckdbServer
+
+        return DuckdbServer(sink.database)
     from engine.destination.database.mysql import MysqlServer
 
     return MysqlServer(sink.database)

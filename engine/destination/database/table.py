@@ -222,7 +222,8 @@ class DatabaseTable:
         self._shared.terms.check()
 
         def step(session: DatabaseSession) -> int:
-            record = self._shared.state.table(session, self.table.full_name)
+            state = self._shared.state
+            record = state.table(session, self.table.full_name) if state.has_tables(session) else None
             if record is not None:
                 for place in (record.place, *(self._definitions.beside(record.place, word) for word in (COPY, OLD))):
                     self._definitions.drop(session, place)

@@ -59,10 +59,10 @@ class TableDefinitions:
         self, session: DatabaseSession, place: TablePlace, columns: Sequence[StoredColumn], key: Sequence[str]
     ) -> None:
         """Create a table."""
-        quoted = self._server.quoted
         listed = [self._server.declaration(one) for one in columns]
-        own = ", ".join(map(quoted, key))
-        self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)}, PRIMARY KEY ({own}))")
+        if self._server.has_keys:
+            listed.append(f"PRIMARY KEY ({', '.join(map(self._server.quoted, key))})")
+        self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)})")
 
     def drop(self, session: DatabaseSession, place: TablePlace) -> None:
         """Drop a table, if it is there."""

@@ -23,4 +23,4 @@ def is_wider(before: str, after: str) -> bool:
         if (other := _SIZED.fullmatch(after)) is not None:
             return other[1] == sized[1] and int(other[2]) >= int(sized[2])
         return after == _UNSIZED.get(sized[1])
-    return (before, after) == ("real", "double precision")
+    return (before, after) in (("real", "double precision"), ("float", "double"))

@@ -46,8 +46,8 @@ source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
 Found = TypeVar("Found")
-Kind = Literal["delta", "parquet", "kafka", "postgresql", "mysql"]
-DATABASES: tuple[Kind, ...] = ("postgresql", "mysql")
+Kind = Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"]
+DATABASES: tuple[Kind, ...] = ("postgresql", "mysql", "duckdb")
 BROKER = "TIDEMARK_TEST_KAFKA"
 """The variable with the address of the tests' broker."""
 DATABASE = "TIDEMARK_TEST_DATABASE"

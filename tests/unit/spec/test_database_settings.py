@@ -24,7 +24,11 @@ def sink(kind: str = "postgresql", path: str | None = "staged", **more: Any) -> 
     ("values", "why"),
     [
         ({"type": "delta", "path": "lake", "database": DATABASE}, "belongs to type = "),
-        (sink("mysql", state_schema="x"), "only for type = "),
+        (sink("mysql", state_schema="x"), "not for type = "),
+        (sink("duckdb"), "database.file: missing"),
+        ({"type": "duckdb", "path": "p", "database": {"file": "f", "port": 1}}, "database.port: not for type = "),
+        (sink(file="f"), "database.file: not for type = "),
+        ({"type": "mysql", "path": "p", "database": {"host": "h", "user": "u"}}, "database.database: missing"),
         (sink(table="{database}"), "no rule for tables"),
         (sink(table="{table}.x"), "no rule for tables"),
         (sink(table="a.b.{table}"), "no rule for tables"),

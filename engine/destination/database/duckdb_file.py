@@ -1,0 +1,245 @@
+"""A DuckDB file as destination. Types: docs/databases.md.
+
+One process at a time may have the file open, so sessions end with each transaction: between two epochs, others can
+read.
+Tables are made without a key: DuckDB would refuse to delete a key and insert it again in one transaction.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.decode.schema import Column
+from engine.decode.types import value_type
+from engine.destination.database.sql_server import (
+    STATE_TABLES,
+    DatabaseSession,
+    StoredColumn,
+    TablePlace,
+    qualified,
+    refused,
+    text,
+)
+from engine.spec.database_settings import DatabaseSettings
+
+_ROWS = "tidemark_rows"
+"""The name of the rows of a statement."""
+_FOR_NOW = (duckdb.IOException, duckdb.TransactionException, duckdb.ConnectionException, duckdb.OutOfMemoryException)
+_TYPES: dict[Any, str] = {
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.bool_(): "boolean",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.binary(): "blob",
+}
+
+
+class _DuckdbSession:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self._is_open = False
+
+    def _begin(self) -> None:
+        if not self._is_open:
+            self.connection.execute("BEGIN")
+            self._is_open = True
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        self._begin()
+        return self.connection.execute(statement).fetchall()
+
+    def run(self, statement: str) -> None:
+        self._begin()
+        self.connection.execute(statement)
+
+    def run_with(self, rows: pa.Table, statement: str) -> None:
+        """Run a statement that reads rows by `_ROWS`."""
+        self._begin()
+        self.connection.register(_ROWS, rows)
+        try:
+            self.connection.execute(statement)
+        finally:
+            self.connection.unregister(_ROWS)
+
+    def commit(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._is_open = False
+        self.connection.close()
+
+
+class DuckdbServer:
+    """One file (`sql_server.SqlServer`)."""
+
+    longest_name = 200
+    commits_definitions = False
+    ignores_case = True
+    has_savepoints = False
+    has_keys = False
+    row_lock = ""
+    shares = False
+    state_schema = "main"
+    failures: tuple[type[Exception], ...] = (duckdb.Error,)
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        assert settings.file is not None, "the spec requires it"
+        self._file = settings.file
+        self.place = settings.place("duckdb")
+
+    def connect(self) -> DatabaseSession:
+        """Open the file. Raises the library's errors."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        connection = duckdb.connect(str(self._file))
+        connection.execute("SET TimeZone = 'UTC'")
+        return _DuckdbSession(connection)
+
+    def explained(self, error: Exception) -> Exception:
+        """What an error of the library means."""
+        said = str(error).strip().partition("\n")[0]
+        if "Permission denied" in said:
+            return StoreAccessError(f"The file cannot be opened: {said}")
+        if isinstance(error, _FOR_NOW):
+            return StoreAwayError(f"The database file cannot be used for now: {self._file}: {said}")
+        return refused("DuckDB", said)
+
+    def quoted(self, name: str) -> str:
+        """A name in a statement."""
+        return _quoted(name)
+
+    def column(self, column: Column, *, in_key: bool) -> StoredColumn:
+        """The type of a column."""
+        return StoredColumn(column.name, _type(column), in_key)
+
+    def declaration(self, column: StoredColumn) -> str:
+        """A column in a CREATE or an ALTER."""
+        return f"{self.quoted(column.name)} {column.type}"
+
+    def create_state(self, session: DatabaseSession) -> None:
+        """Create Tidemark's own tables, if they are not there."""
+        epochs, tables = (qualified(self, TablePlace(self.state_schema, name)) for name in STATE_TABLES)
+        session.run(
+            f"CREATE TABLE IF NOT EXISTS {epochs} (pipeline varchar, term bigint, epoch bigint, position varchar, "
+            "runner varchar, session bigint)"
+        )
+        session.run(
+            f"CREATE TABLE IF NOT EXISTS {tables} (pipeline varchar, table_name varchar, count_name varchar, record "
+            "varchar)"
+        )
+
+    def columns_of(self, session: DatabaseSession, place: TablePlace) -> list[str]:
+        """The names of a table's columns; none if it is not there."""
+        return [
+            name
+            for (name,) in session.query(
+                "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = "
+                f"{text(place.schema)} AND table_name = {text(place.name)} ORDER BY column_index"
+            )
+        ]
+
+    def has_schema(self, session: DatabaseSession, schema: str) -> bool:
+        """Whether there is a schema."""
+        own = "database_name = current_database()"
+        return bool(session.query(f"SELECT 1 FROM duckdb_schemas() WHERE {own} AND schema_name = {text(schema)}"))
+
+    def create_schema(self, session: DatabaseSession, schema: str) -> None:
+        """Create one."""
+        session.run(f"CREATE SCHEMA IF NOT EXISTS {self.quoted(schema)}")
+
+    def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
+        """Give a column a wider type."""
+        session.run(f"ALTER TABLE {qualified(self, place)} ALTER COLUMN {self.quoted(column.name)} TYPE {column.type}")
+
+    def load(self, session: DatabaseSession, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
+        """Without a key, nothing says whether a row is there."""
+        return False
+
+    def upsert(
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        key: Sequence[str],
+        columns: Sequence[Column],
+        rows: pa.Table,
+    ) -> None:
+        """Insert rows; those whose key is there are updated."""
+        assert isinstance(session, _DuckdbSession)
+        names = [column.name for column in columns]
+        session.run_with(rows.select(names), _merge(qualified(self, place), _ROWS, key, names))
+
+    def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
+        """Delete the rows that have the keys of these rows."""
+        assert isinstance(session, _DuckdbSession)
+        same = " AND ".join(f"t.{self.quoted(one.name)} = r.{self.quoted(one.name)}" for one in key)
+        session.run_with(rows, f"DELETE FROM {qualified(self, place)} t USING {_ROWS} r WHERE {same}")
+
+    def replace(
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        copy: TablePlace,
+        key: Sequence[str],
+        columns: Sequence[StoredColumn],
+    ) -> None:
+        """Make the rows of a table those of its copy."""
+        table, other = qualified(self, place), qualified(self, copy)
+        same = " AND ".join(f"t.{self.quoted(name)} = c.{self.quoted(name)}" for name in key)
+        session.run(f"DELETE FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM {other} c WHERE {same})")
+        session.run(_merge(table, other, key, [column.name for column in columns], only_different=True))
+
+    def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
+        """Give the copy the name of the table, which gets another one."""
+        session.run(f"ALTER TABLE {qualified(self, place)} RENAME TO {self.quoted(old_name)}")
+        session.run(f"ALTER TABLE {qualified(self, copy)} RENAME TO {self.quoted(place.name)}")
+
+    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
+        """A statement names the key, so an index of somebody else replaces nothing."""
+
+    def session_number(self, session: DatabaseSession) -> int:
+        """The number of this process."""
+        return os.getpid()
+
+    def end_session(self, session: DatabaseSession, number: int) -> None:
+        """A process that has the file open keeps others out, until it ends."""
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _merge(table: str, source: str, key: Sequence[str], names: Sequence[str], *, only_different: bool = False) -> str:
+    """The statement that inserts rows of a source, and updates those whose key is there."""
+    quoted = [_quoted(name) for name in names]
+    values = [_quoted(name) for name in names if name not in key]
+    same = " AND ".join(f"t.{_quoted(name)} = r.{_quoted(name)}" for name in key)
+    differs = " OR ".join(f"t.{name} IS DISTINCT FROM r.{name}" for name in values)
+    condition = f" AND ({differs})" if only_different else ""
+    update = f" WHEN MATCHED{condition} THEN UPDATE SET {', '.join(f'{name} = r.{name}' for name in values)}"
+    return (
+        f"MERGE INTO {table} t USING {source} r ON {same}{update if values else ''} WHEN NOT MATCHED THEN INSERT "
+        f"({', '.join(quoted)}) VALUES ({', '.join(f'r.{name}' for name in quoted)})"
+    )
+
+
+def _type(column: Column) -> str:
+    arrow = value_type(column).arrow(column)
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_timestamp(arrow):
+        return "timestamptz" if arrow.tz else "timestamp"
+    return "float[]" if pa.types.is_list(arrow) else _TYPES.get(arrow, "varchar")
