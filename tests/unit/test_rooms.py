@@ -329,7 +329,7 @@ def test_nothing_is_set_on_an_object_after_its_constructor(room: str) -> None:
 
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_spark_is_in_one_room(path: Path) -> None:
-    """Only `spark` imports pyspark, only its destination Delta, only the history, Explore and its destination DuckDB."""
+    """Only `spark` imports pyspark, only its destination Delta; history, Explore and databases import DuckDB."""
     homes = {"pyspark": {"engine/spark"}, "deltalake": {"engine/destination/delta"}}
     homes |= {"duckdb": {"engine/history", "engine/explore", "engine/destination/database"}, "streamlit": set()}
     homes |= {"prometheus_client": {"engine/status/metrics", "engine/status/exporter"}}
