@@ -5,10 +5,10 @@ from engine.base.errors import TidemarkError
 from engine.pipeline.directory import Directory
 from engine.spec import settings
 
-FILES = (
-    "This pipeline publishes change logs alone, as Parquet files. Other tools can read them: see docs/destinations.md."
+INSTEAD = (
+    "Tidemark does not read the first destination of this pipeline back. Other tools read it: see docs/destinations.md."
 )
-"""What there is instead."""
+"""What there is instead, whatever the kind of destination."""
 
 
 def true_of(where: Directory) -> bool:
@@ -21,4 +21,4 @@ def true_of(where: Directory) -> bool:
 
 def explain(title: str) -> None:
     """The empty state of a page that needs mirrors."""
-    messages.nothing(title, FILES)
+    messages.nothing(title, INSTEAD)

@@ -66,7 +66,7 @@ def section(where: Directory) -> None:
     spec, key, sizes = read
     request_section.section(where, spec, sizes)
     if not spec.sink.has_mirrors:
-        st.caption(no_mirrors.FILES)
+        st.caption(no_mirrors.INSTEAD)
         return
     if not sizes:
         messages.nothing("No table yet", "Tables appear here when the runner has planned them.")
@@ -174,7 +174,7 @@ def of_table(where: Directory, table: str) -> None:
         return
     spec, key, sizes = read
     if not spec.sink.has_mirrors:
-        st.caption(no_mirrors.FILES)
+        st.caption(no_mirrors.INSTEAD)
         return
     current = bool(sizes) and sizes[0].current
     if not current:

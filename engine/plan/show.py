@@ -179,7 +179,8 @@ def _mirrors(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRat
     Also gives the reasons of the recommendations, and the readers that each way excludes.
     """
     if not spec.sink.has_mirrors:
-        yield from _lines([f'type = "{spec.sink.type}": the destination gets the change log alone, no mirrors.'])
+        content = "the rows of each table" if spec.sink.database is not None else "the change log"
+        yield from _lines([f'type = "{spec.sink.type}": the destination gets {content} alone, no mirrors.'])
         return
     if rates.unknown:
         yield from _lines([f"Changes a second are unknown: {rates.unknown}"])

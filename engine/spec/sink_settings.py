@@ -285,9 +285,9 @@ class Sink(Section):
         """Raises SpecError for a destination without mirrors. what: needs them, such as "An audit"."""
         if not self.has_mirrors:
             raise SpecError(
-                f'{what} needs a destination with mirrors; type = "{self.type}" keeps the change log alone.',
+                f'{what} needs a destination with mirrors; type = "{self.type}" has none that Tidemark reads back.',
                 detail="Nothing was done.",
-                hint='Use a pipeline with type = "delta". The files can be read by any tool: docs/destinations.md.',
+                hint='Use a pipeline with type = "delta". Other tools read this one: docs/destinations.md.',
             )
 
     @property

@@ -107,6 +107,16 @@ def folder_label(draft: Draft) -> str:
     return "Folder for files until they are sent" if is_sent else "Destination folder"
 
 
+def place(draft: Draft) -> str:
+    """Where the tables are, for the summary: a folder, brokers, a server or a file; "" if that is not said yet."""
+    kind = kind_of(draft)
+    if kind == KAFKA:
+        return str(draft.get(*KAFKA_SETTINGS, "servers", default=""))
+    if kind in DATABASES:
+        return str(draft.get(*DATABASE_SETTINGS, "host" if DATABASES[kind] else "file", default=""))
+    return str(draft.get("sink", "path", default=""))
+
+
 def has_mirrors(draft: Draft) -> bool:
     """Whether the destination keeps mirrors."""
     return kind_of(draft) == DELTA

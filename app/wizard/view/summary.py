@@ -67,6 +67,8 @@ def happens(draft: Draft) -> list[str]:
         lines.append("When all tables are copied and consistent, it ends.")
     elif destination_kind.has_mirrors(draft):
         lines.append("Changes are taken from the binlog and merged into the mirror.")
+    elif destination_kind.kind_of(draft) in destination_kind.DATABASES:
+        lines.append("Changes are taken from the binlog and applied to the tables of the database.")
     else:
         lines.append("Changes are taken from the binlog and added to the change log.")
     lines.append("You can pause, stop and start it at any time. It continues from the committed state.")
@@ -77,7 +79,7 @@ def _destination(draft: Draft) -> str:
     kind = destination_kind.kind_of(draft)
     iceberg = destination_kind.iceberg_of(draft)
     formats = f", also read as Iceberg {iceberg}" if iceberg else ""
-    return f"{destination_kind.KINDS.get(kind, kind)} in {draft.get('sink', 'path', default=words.NOTHING)}{formats}"
+    return f"{destination_kind.KINDS.get(kind, kind)} in {destination_kind.place(draft) or words.NOTHING}{formats}"
 
 
 def _size_and_time(plan: str) -> tuple[str, str]:

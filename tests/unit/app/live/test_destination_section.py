@@ -86,4 +86,4 @@ def test_a_destination_without_mirrors_is_no_empty_table(monkeypatch: pytest.Mon
     spec = SPEC.replace('"delta"', '"parquet"')
     run = shown(monkeypatch, tmp_path, "d.t", spec)
     assert not run.dataframe
-    assert "change logs alone, as Parquet files" in run.caption[0].value
+    assert "does not read the first destination" in run.caption[0].value

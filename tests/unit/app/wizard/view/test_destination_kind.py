@@ -37,6 +37,14 @@ MIRRORED = {
 }
 
 
+PLACES = {
+    **dict.fromkeys(("delta", "parquet"), ("sink", "path")),
+    "kafka": ("sink", "kafka", "servers"),
+    **dict.fromkeys(("postgresql", "mysql"), ("sink", "database", "host")),
+    "duckdb": ("sink", "database", "file"),
+}
+
+
 def test_each_kind_of_the_spec_has_a_label_and_a_layout() -> None:
     """A kind that is added later too."""
     assert set(KINDS) == set(KEEPS) == set(get_args(Sink.model_fields["type"].annotation))
@@ -72,7 +80,8 @@ def test_tables_can_be_iceberg_tables_too(version: str) -> None:
 def test_the_summary_names_the_kind(kind: str) -> None:
     """And says what happens with changes."""
     chosen = with_kind(draft(), kind)
-    assert dict(summary.facts(chosen))["Destination"] == [f"{KINDS[kind]} in {chosen.get('sink', 'path')}"]
+    chosen = chosen.put(*PLACES[kind], value="over-there")
+    assert dict(summary.facts(chosen))["Destination"] == [f"{KINDS[kind]} in over-there"]
     assert any("mirror" in line for line in summary.happens(chosen)) == has_mirrors(chosen)
     assert "mirrors" in destination_kind.WITHOUT_MIRRORS
 
