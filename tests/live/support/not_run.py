@@ -34,6 +34,7 @@ NOT_RUN = {
 """A command as it is written, or the language and the first line of a block."""
 
 SHORTENED = {
+    "python -m tests.tools.bench.database_sink": ("--rows", "2000", "--rounds", "1"),
     "python -m tests.tools.bench.kafka_sink": ("--changes", "2000", "--rounds", "1"),
     "python -m tests.tools.bench.epochs": ("--tables", "3", "--epochs", "1"),
     "python -m tests.tools.bench.starts": ("--rounds", "1", "--warm", "0", "--no-archive"),

@@ -32,12 +32,12 @@ from tests.servers.kafka_broker import kafka_broker
 _COLUMNS = (
     Column("id", "bigint", nullable=False),
     Column("customer_id", "int"),
-    Column("state", "varchar", length=20, charset="utf8mb4", collation="utf8mb4_bin"),
+    Column("state", "varchar", length=80, charset="utf8mb4", collation="utf8mb4_bin"),
     Column("amount", "decimal", precision=12, scale=2),
     Column("created", "datetime", fraction=6),
-    Column("note", "varchar", length=80, charset="utf8mb4", collation="utf8mb4_bin"),
+    Column("note", "varchar", length=320, charset="utf8mb4", collation="utf8mb4_bin"),
 )
-_TABLE = Table("bench", "orders", _COLUMNS, ("id",))
+TABLE = Table("bench", "orders", _COLUMNS, ("id",))
 
 
 def main() -> None:
@@ -62,9 +62,9 @@ def _rate(folder: Path, kafka: Mapping[str, Any], changes: int) -> float:
     settings = {"type": "kafka", "path": folder / name, "kafka": {**kafka, "topic": f"{name}.{{table}}"}}
     destination = destination_of(Sink.model_validate(settings))
     destination.terms.take(name, Term(1, "bench", "host", 1, clock.utc_text()))
-    table = destination.table(Owner(name), _TABLE)
+    table = destination.table(Owner(name), TABLE)
     table.open(must_exist=False)
-    files = _files(destination.landing.changes(_TABLE), changes)
+    files = change_files(destination.landing.changes(TABLE), changes)
     began_s = time.perf_counter()
     applied = table.append(CHANGES, 1, files)
     destination.publish(EpochEnd(1, "b:1", ""))
@@ -72,16 +72,11 @@ def _rate(folder: Path, kafka: Mapping[str, Any], changes: int) -> float:
     return applied.rows / (time.perf_counter() - began_s)
 
 
-def _files(folder: Any, changes: int) -> list[DataFile]:
-    number = np.arange(changes)
-    schema = log_schema(arrow_schema(_TABLE))
-    columns = {
-        "id": number,
-        "customer_id": (number % 9973).astype(np.int32),
-        "state": pa.array(["new", "paid", "sent"]).take(pa.array(number % 3)),
-        "amount": pa.array(number).cast(pa.decimal128(21, 2)).cast(pa.decimal128(12, 2)),
-        "created": pa.array(number * 1_000_003, pa.timestamp("us")),
-        "note": pa.array([f"a note of some length about order {n}" for n in number]),
+def change_files(folder: Any, changes: int, first: int = 0) -> list[DataFile]:
+    """A file of inserts, with identifiers from `first` on."""
+    number = np.arange(first, first + changes)
+    schema = log_schema(arrow_schema(TABLE))
+    columns = columns_of(changes, first) | {
         "_tm_kind": pa.array(["+I"] * changes),
         "_tm_ts": pa.array(number * 1_000, pa.timestamp("us", "UTC")),
         "_tm_position": pa.array([f"binlog.000003:{n * 100}" for n in number]),
@@ -93,6 +88,19 @@ def _files(folder: Any, changes: int) -> list[DataFile]:
     with FileWriter(folder, "changes", schema, ("id", "_tm_seq")) as writer:
         writer.write(rows)
         return writer.close()
+
+
+def columns_of(rows: int, first: int = 0) -> dict[str, Any]:
+    """The columns of rows, with identifiers from `first` on."""
+    number = np.arange(first, first + rows)
+    return {
+        "id": number,
+        "customer_id": (number % 9973).astype(np.int32),
+        "state": pa.array(["new", "paid", "sent"]).take(pa.array(number % 3)),
+        "amount": pa.array(number).cast(pa.decimal128(21, 2)).cast(pa.decimal128(12, 2)),
+        "created": pa.array(number * 1_000_003, pa.timestamp("us")),
+        "note": pa.array([f"a note of some length about order {n}" for n in number]),
+    }
 
 
 if __name__ == "__main__":
