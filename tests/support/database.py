@@ -37,6 +37,15 @@ def locked(address: Address, statement: str) -> Iterator[None]:
         yield
 
 
+def waits(address: Address, word: str) -> bool:
+    """Whether a statement with this word waits for a lock."""
+    if _is_postgres(address):
+        rows = queried(address, "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    else:
+        rows = queried(address, "SELECT INFO FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'")
+    return any(word in str(text) for (text,) in rows)
+
+
 def _is_postgres(address: Address) -> bool:
     return "state_schema" in address
 

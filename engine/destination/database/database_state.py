@@ -37,6 +37,8 @@ class _TableJson:
     columns: list[dict[str, Any]]
     copy: dict[str, str] | None
     copy_columns: list[dict[str, Any]]
+    rests: list[dict[str, str]]
+    adding: list[str]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class TableRecord:
     copy: TablePlace | None = None
     """Where the rows of a resnapshot are, until it is complete."""
     copy_columns: tuple[StoredColumn, ...] = ()
+    rests: tuple[TablePlace, ...] = ()
+    """What a complete copy has left, to be dropped."""
+    adding: tuple[str, ...] = ()
+    """The names of columns that are being added: they may be there already, and are not those of others."""
 
     @property
     def target(self) -> TablePlace:
@@ -61,14 +67,17 @@ class TableRecord:
 
     def with_target_columns(self, columns: tuple[StoredColumn, ...]) -> Self:
         """The record with other columns where rows go."""
-        return replace(self, copy_columns=columns) if self.copy else replace(self, columns=columns)
+        changes = {"copy_columns" if self.copy else "columns": columns}
+        return replace(self, **changes, adding=())  # type: ignore[arg-type]
 
     @classmethod
     def from_json(cls, record: Any) -> Self:
         """The inverse of `asdict`."""
         raw = _TableJson(**record)
         columns, copied = (tuple(StoredColumn(**one) for one in some) for some in (raw.columns, raw.copy_columns))
-        return cls(TablePlace(**raw.place), columns, None if raw.copy is None else TablePlace(**raw.copy), copied)
+        copy = None if raw.copy is None else TablePlace(**raw.copy)
+        rests = tuple(TablePlace(**one) for one in raw.rests)
+        return cls(TablePlace(**raw.place), columns, copy, copied, rests, tuple(raw.adding))
 
 
 @dataclass(frozen=True)
@@ -90,15 +99,6 @@ class AppliedRecord:
     def with_epoch(self, kind: str, epoch: int) -> Self:
         """With the epoch of a kind."""
         return replace(self, **{"chunks" if kind == CHUNKS else CHANGES: epoch})
-
-
-@dataclass(frozen=True)
-class TermHolder:
-    """Who has the newest term."""
-
-    term: Term
-    session: int | None
-    """The number of the session that writes for it (`SqlServer.session_number`)."""
 
 
 @dataclass(frozen=True)
@@ -166,25 +166,20 @@ class DatabaseState:
 
     # terms
 
-    def term(self, session: DatabaseSession, *, locks: bool) -> TermHolder | None:
+    def term(self, session: DatabaseSession, *, locks: bool) -> Term | None:
         """The newest term. locks: nobody else writes it before a commit."""
         end = self._server.row_lock if locks else ""
-        rows = session.query(f"SELECT runner, session FROM {self._epochs} WHERE pipeline = {text(self.pipeline)}{end}")
-        return TermHolder(Term(**json.loads(rows[0][0])), rows[0][1]) if rows else None
+        rows = session.query(f"SELECT runner FROM {self._epochs} WHERE pipeline = {text(self.pipeline)}{end}")
+        return Term(**json.loads(rows[0][0])) if rows else None
 
     def write_term(self, session: DatabaseSession, term: Term, *, is_new: bool) -> None:
-        """Write the newest term, and this session. is_new: whether the pipeline has none there."""
-        runner, number = text(json.dumps(asdict(term))), self._server.session_number(session)
+        """Write the newest term. is_new: whether the pipeline has none there."""
+        runner, own = text(json.dumps(asdict(term))), text(self.pipeline)
         if is_new:
-            session.run(
-                f"INSERT INTO {self._epochs} (pipeline, term, runner, session) VALUES ({text(self.pipeline)}, "
-                f"{term.number:d}, {runner}, {number:d})"
-            )
+            values = f"({own}, {term.number:d}, {runner})"
+            session.run(f"INSERT INTO {self._epochs} (pipeline, term, runner) VALUES {values}")
             return
-        session.run(
-            f"UPDATE {self._epochs} SET term = {term.number:d}, runner = {runner}, session = {number:d} WHERE pipeline "
-            f"= {text(self.pipeline)}"
-        )
+        session.run(f"UPDATE {self._epochs} SET term = {term.number:d}, runner = {runner} WHERE pipeline = {own}")
 
     # what is committed
 
@@ -216,5 +211,4 @@ class DatabaseState:
                 applied[name, count] = AppliedRecord(**json.loads(record))
             else:
                 tables[name] = TableRecord.from_json(json.loads(record))
-        holder = self.term(session, locks=False)
-        return CommittedRecords(tables, applied, None if holder is None else holder.term)
+        return CommittedRecords(tables, applied, self.term(session, locks=False))

@@ -1,7 +1,9 @@
 """Which runner may write to the tables: the one whose term is in the pipeline's row of `_tidemark_epochs`.
 
-Each transaction begins by locking that row, so a later runner takes its term between two transactions of the earlier
-one. If that one holds the lock and does not end, as on a host that was cut off, its session is ended.
+The session that writes has a named lock of the database (`SqlServer.hold`) for as long as it lives, and each
+transaction begins by locking that row. A later runner takes the named lock first. If the earlier one does not let it
+go, as one that hangs in a transaction or a definition, its session is ended. So nothing of it happens behind the later
+runner's back.
 """
 
 import threading
@@ -11,12 +13,13 @@ from functools import partial
 
 from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAwayError
-from engine.destination.database.database_state import DatabaseState, TermHolder
+from engine.destination.database.database_state import DatabaseState
 from engine.destination.database.reading_session import ReadingSession
 from engine.destination.database.sql_server import DatabaseSession, SqlServer
 from engine.destination.fence import Term, takeover_error
 
-_ATTEMPTS = 3
+_TAKE_S = 3
+"""So long may a session of an earlier runner go on."""
 
 
 class DatabaseTerms:
@@ -33,21 +36,22 @@ class DatabaseTerms:
 
     def newest(self, ledger: str) -> Term | None:
         """By the pipeline's row."""
-        holder = self._reading.ask(partial(_holder, self._state_of(ledger)))
-        return None if holder is None else holder.term
+        return self._reading.ask(partial(_newest, self._state_of(ledger)))
 
     def take(self, ledger: str, term: Term) -> None:
-        """Write the term, between two transactions of an earlier runner."""
+        """Write the term, once no earlier runner has a session that writes."""
         state = self._state_of(ledger)
-        for attempt in range(_ATTEMPTS):
+        for is_last in (False, False, True):
             try:
                 self._take(state, term)
-            except StoreAwayError:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-                self._end_holder(state)
-            else:
                 break
+            except StoreAwayError:
+                if is_last:
+                    raise
+                self._reading.ask(partial(self._server.end_holder, pipeline=state.pipeline))
+            except DestinationError:  # another pipeline makes the same tables at the same time
+                if is_last:
+                    raise
         with self._lock:
             self._own = term
             self._state = state
@@ -59,10 +63,10 @@ class DatabaseTerms:
         except self._server.failures as error:
             raise self._server.explained(error) from error
         try:
+            self._server.hold(session, state.pipeline, _TAKE_S)
             self._server.create_state(session)
             session.commit()
-            holder = state.term(session, locks=True)
-            newest = None if holder is None else holder.term
+            newest = state.term(session, locks=True)
             if newest is not None and newest.number >= term.number and newest.run != term.run:
                 raise takeover_error(term, newest)
             state.write_term(session, term, is_new=newest is None)
@@ -72,12 +76,6 @@ class DatabaseTerms:
         finally:
             session.close()
 
-    def _end_holder(self, state: DatabaseState) -> None:
-        """End the session of the earlier runner, which may hold the lock."""
-        holder = self._reading.ask(partial(_holder, state))
-        if holder is not None and holder.session is not None:
-            self._reading.ask(partial(self._server.end_session, number=holder.session))
-
     def check(self) -> int:
         """The number of this runner's term; 0 before it took one. Asks nobody: each transaction asks (`lock`)."""
         if self._lost is not None:
@@ -85,12 +83,17 @@ class DatabaseTerms:
             raise takeover_error(self._own, self._lost)
         return 0 if self._own is None else self._own.number
 
-    def note_session(self, session: DatabaseSession) -> None:
-        """Commit which session writes from now on, so that a later runner can end it."""
-        self.lock(session)
+    def begin_session(self, session: DatabaseSession) -> None:
+        """Have a new session be the one that writes.
+
+        Raises as `lock`, and StoreAwayError if another one does not end.
+        """
+        self.check()
         if self._own is not None and self._state is not None:
-            self._state.write_term(session, self._own, is_new=False)
-        session.commit()
+            self._compare(self._state.term(session, locks=False), self._own)
+            session.rollback()
+            self._server.hold(session, self._state.pipeline)
+            session.rollback()
 
     def lock(self, session: DatabaseSession) -> None:
         """Lock the row of the term until the transaction ends.
@@ -98,18 +101,19 @@ class DatabaseTerms:
         Raises PipelineHeldError if another runner has a later term, and the driver's errors.
         """
         self.check()
-        if self._own is None or self._state is None:
-            return
-        holder = self._state.term(session, locks=True)
-        if holder is None:
+        if self._own is not None and self._state is not None:
+            self._compare(self._state.term(session, locks=True), self._own)
+
+    def _compare(self, newest: Term | None, own: Term) -> None:
+        if newest is None:
             raise DestinationError(
                 f"Tidemark's own tables in {self._server.place} have lost the row of this pipeline.",
                 detail="Nothing was written: which epochs the tables have is not known.",
                 hint="Restore _tidemark_epochs and _tidemark_tables from a backup of the database, or remove the sink "
                 "from the spec and add it again with another place for its tables.",
             )
-        if (holder.term.number, holder.term.run) != (self._own.number, self._own.run):
-            self._lost = holder.term
+        if (newest.number, newest.run) != (own.number, own.run):
+            self._lost = newest
             self.check()
 
     def release(self) -> None:
@@ -128,6 +132,5 @@ class DatabaseTerms:
             raise self._server.explained(error) from error
 
 
-def _holder(state: DatabaseState, session: DatabaseSession) -> TermHolder | None:
-    """The newest term, and the session of its runner."""
+def _newest(state: DatabaseState, session: DatabaseSession) -> Term | None:
     return state.term(session, locks=False) if state.has_tables(session) else None

@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from engine.base import clock
+from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAwayError
 from engine.destination.database.database_terms import DatabaseTerms
 from engine.destination.database.sql_server import DatabaseSession, SqlServer
@@ -22,6 +24,7 @@ from engine.destination.database.sql_server import DatabaseSession, SqlServer
 T = TypeVar("T")
 _ATTEMPTS = 3
 """Of a transaction that the database ends, such as by a deadlock."""
+_PAUSE_S = 1.0
 Step = Callable[[DatabaseSession], int]
 """Writes a table's part. Returns how many rows it wrote; -1 if the database has the part."""
 
@@ -35,6 +38,10 @@ class DatabaseTransaction:
         self._session: DatabaseSession | None = None
         self._is_open = False
         self._steps: list[Step] = []
+        self._rejection: DestinationError | None = None
+        """The first error of a step that had worked, and did not when it was run again."""
+        self._is_ahead = False
+        """Whether a definition has committed something since the last end of epochs."""
         self._lock = threading.RLock()
 
     def add(self, step: Step) -> int:
@@ -45,8 +52,7 @@ class DatabaseTransaction:
                     count = self._ran(self._ready(), step)
                 except StoreAwayError:
                     self._discard()
-                    if attempt + 1 == _ATTEMPTS:
-                        raise
+                    self._pause_or_raise(attempt)
                 except BaseException:
                     self._end_empty()
                     raise
@@ -81,9 +87,15 @@ class DatabaseTransaction:
                 try:
                     return self._defined(self._ready(), step)
                 except StoreAwayError:
-                    if attempt + 1 == _ATTEMPTS:
-                        raise
+                    self._pause_or_raise(attempt)
             raise AssertionError
+
+    @staticmethod
+    def _pause_or_raise(attempt: int) -> None:
+        """Wait before the next attempt: a later runner may have ended the session, and takes over meanwhile."""
+        if attempt + 1 == _ATTEMPTS:
+            raise  # noqa: PLE0704 - called by handlers
+        clock.sleep(_PAUSE_S)
 
     def _defined(self, session: DatabaseSession, step: Step) -> int:
         try:
@@ -93,12 +105,16 @@ class DatabaseTransaction:
             self._discard()
             raise
         self._is_open = False
+        self._is_ahead = True
         return count
 
     def commit(self, last: Step | None = None) -> None:
-        """Commit what was added; last: the end of the epochs. Does nothing without steps."""
+        """Commit what was added; last: the end of the epochs. Does nothing if nothing was added.
+
+        Raises the error of a step that was rejected when it was run again; the others are committed.
+        """
         with self._lock:
-            if not self._steps:
+            if not self._steps and not (self._is_ahead and last is not None):
                 self._end_empty()
                 return
             for attempt in range(_ATTEMPTS):
@@ -109,13 +125,23 @@ class DatabaseTransaction:
                     self._explaining(session.commit)
                 except StoreAwayError:
                     self._discard()
-                    if attempt + 1 == _ATTEMPTS:
-                        raise
+                    self._pause_or_raise(attempt)
+                except BaseException:
+                    self._discard()
+                    raise
                 else:
                     self._is_open = False
+                    self._is_ahead = last is None
                     self._steps.clear()
                     self._make_way()
+                    self._raise_rejection()
                     return
+
+    def _raise_rejection(self) -> None:
+        error = self._rejection
+        self._rejection = None
+        if error is not None:
+            raise error
 
     def _make_way(self) -> None:
         """Let others read, between two transactions."""
@@ -126,6 +152,7 @@ class DatabaseTransaction:
         """Give up what was not committed."""
         with self._lock:
             self._steps.clear()
+            self._rejection = None
             self._discard()
 
     def _ready(self) -> DatabaseSession:
@@ -135,16 +162,26 @@ class DatabaseTransaction:
         try:
             if self._session is None:
                 self._session = self._explaining(self._server.connect)
-                self._explaining(partial(self._terms.note_session, self._session))
+                self._explaining(partial(self._terms.begin_session, self._session))
             session = self._session
             self._explaining(partial(self._terms.lock, session))
             self._is_open = True
-            for step in self._steps:
-                self._ran(session, step)
+            for step in list(self._steps):
+                self._run_again(session, step)
         except BaseException:
             self._discard()
             raise
         return session
+
+    def _run_again(self, session: DatabaseSession, step: Step) -> None:
+        """A step that fails now does not keep the others from being committed."""
+        try:
+            self._ran(session, step)
+        except DestinationError as error:
+            self._steps.remove(step)
+            self._rejection = self._rejection or error
+            if not self._server.has_savepoints:
+                raise StoreAwayError("The transaction begins again without a part that failed.") from error
 
     def _ran(self, session: DatabaseSession, step: Step) -> int:
         def run() -> int:
@@ -152,6 +189,8 @@ class DatabaseTransaction:
                 session.run("SAVEPOINT tidemark")
             try:
                 count = step(session)
+                if self._server.step_end:
+                    session.run(self._server.step_end)
             except BaseException as error:
                 if not self._server.has_savepoints:
                     self._discard()  # the next one runs the other steps again

@@ -1,5 +1,7 @@
 """Tries a database before a run: whether it answers, takes the login, and lets a table be made, written and dropped."""
 
+import uuid
+
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.store_errors import StoreAccessError
 from engine.destination.database.sql_server import DatabaseSession, SqlServer, TablePlace, qualified
@@ -12,7 +14,6 @@ _LOGIN = (
     "docs/databases.md."
 )
 _REACH = "Make sure that this host reaches the database, and that it takes writes: a standby or a replica does not."
-_TRIAL = "_tidemark_trial"
 
 
 def tried(sink: Sink) -> FolderTrial:
@@ -36,8 +37,7 @@ def tried(sink: Sink) -> FolderTrial:
 def _try(server: SqlServer, session: DatabaseSession) -> None:
     if server.state_schema and not server.has_schema(session, server.state_schema):
         server.create_schema(session, server.state_schema)
-    place = qualified(server, TablePlace(server.state_schema, _TRIAL))
-    session.run(f"DROP TABLE IF EXISTS {place}")
+    place = qualified(server, TablePlace(server.state_schema, f"_tidemark_trial_{uuid.uuid4().hex[:12]}"))
     session.run(f"CREATE TABLE {place} (id bigint PRIMARY KEY)")
     session.run(f"INSERT INTO {place} VALUES (1)")
     session.run(f"DROP TABLE {place}")

@@ -5,8 +5,8 @@ read.
 Tables are made without a key: DuckDB would refuse to delete a key and insert it again in one transaction.
 """
 
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -67,7 +67,8 @@ class _DuckdbSession:
         try:
             self.connection.execute(statement)
         finally:
-            self.connection.unregister(_ROWS)
+            with suppress(duckdb.Error):  # after an error, that would be the one to be raised
+                self.connection.unregister(_ROWS)
 
     def commit(self) -> None:
         if self._is_open:
@@ -90,6 +91,7 @@ class DuckdbServer:
     longest_name = 200
     commits_definitions = False
     ignores_case = True
+    step_end = ""
     has_savepoints = False
     has_keys = False
     row_lock = ""
@@ -135,7 +137,7 @@ class DuckdbServer:
         epochs, tables = (qualified(self, TablePlace(self.state_schema, name)) for name in STATE_TABLES)
         session.run(
             f"CREATE TABLE IF NOT EXISTS {epochs} (pipeline varchar, term bigint, epoch bigint, position varchar, "
-            "runner varchar, session bigint)"
+            "runner varchar)"
         )
         session.run(
             f"CREATE TABLE IF NOT EXISTS {tables} (pipeline varchar, table_name varchar, count_name varchar, record "
@@ -207,15 +209,22 @@ class DuckdbServer:
         session.run(f"ALTER TABLE {qualified(self, place)} RENAME TO {self.quoted(old_name)}")
         session.run(f"ALTER TABLE {qualified(self, copy)} RENAME TO {self.quoted(place.name)}")
 
-    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """A statement names the key, so an index of somebody else replaces nothing."""
 
-    def session_number(self, session: DatabaseSession) -> int:
-        """The number of this process."""
-        return os.getpid()
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """One process has the file."""
 
-    def end_session(self, session: DatabaseSession, number: int) -> None:
-        """A process that has the file open keeps others out, until it ends."""
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """A process that has the file open keeps others out until it closes it."""
+
+    def table_end(self, mark: str) -> str:
+        """Nothing: a table and its record are made in one transaction."""
+        return ""
+
+    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """Never."""
+        return False
 
 
 def _quoted(name: str) -> str:

@@ -1,5 +1,6 @@
 """MySQL and MariaDB as destinations. Types: docs/databases.md."""
 
+import hashlib
 import socket
 import ssl
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from engine.decode.schema import Column
 from engine.decode.types import value_type
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
+    BATCH_BYTES,
     STATE_TABLES,
     DatabaseSession,
     StoredColumn,
@@ -32,11 +34,12 @@ _DELETED = 500
 _LONGEST_KEY = 768
 """Characters of a key's text: an index of InnoDB has 3 072 bytes."""
 _SHORT = 255
+_LONGEST_COMMENT = 2000
 _NO_TLS = 2026
 _REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 1251, 3118, 3159}
 _FOR_NOW = {
     *(3, 1021, 1028, 1040, 1053, 1077, 1079, 1114, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1205, 1213, 1290),
-    *(1317, 1792, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 3032, 3100, 3101, 3168),
+    *(1226, 1317, 1792, 1836, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 3032, 3100, 3101, 3168),
 }
 """Errors that another attempt may not meet: lost connections, deadlocks, locks, no room, a read-only server."""
 _CHARACTER_BYTES = {
@@ -93,6 +96,7 @@ class MysqlServer:
     longest_name = 64
     commits_definitions = True
     ignores_case = True
+    step_end = ""
     has_savepoints = True
     has_keys = True
     row_lock = " FOR UPDATE"
@@ -127,12 +131,16 @@ class MysqlServer:
         )
         session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         version, session.most_bytes = session.query("SELECT VERSION(), @@max_allowed_packet")[0]
-        self._collation = "utf8mb4_nopad_bin" if "MariaDB" in version else "utf8mb4_0900_bin"
+        is_mariadb = "MariaDB" in version
+        session.run(f"SET SESSION {'max_statement_time' if is_mariadb else 'max_execution_time'} = 0")
+        self._collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
         session.commit()
         return session
 
     def explained(self, error: Exception) -> Exception:
         """What a driver's error means."""
+        if isinstance(error, StoreAwayError):
+            return error
         number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         said = str(error.args[1]) if len(error.args) > 1 else str(error)
         if number in _REFUSED:
@@ -153,7 +161,10 @@ class MysqlServer:
         """A column in a CREATE or an ALTER. Texts are compared byte by byte, as the source's keys may need it."""
         is_text = column.type.startswith(("varchar", "longtext"))
         collation = f" CHARACTER SET utf8mb4 COLLATE {self._collation}" if is_text else ""
-        return f"{self.quoted(column.name)} {column.type}{collation} {'NOT NULL' if column.in_key else 'NULL'}"
+        null = "NOT NULL" if column.in_key else "NULL"
+        if column.in_key and column.type.startswith("timestamp"):
+            null += " DEFAULT '2000-01-01 00:00:00'"  # without one, an old setting has each update change it
+        return f"{self.quoted(column.name)} {column.type}{collation} {null}"
 
     def create_state(self, session: DatabaseSession) -> None:
         """Create Tidemark's own tables, if they are not there."""
@@ -163,7 +174,7 @@ class MysqlServer:
         form = f"ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE {self._collation}"
         session.run(
             f"CREATE TABLE IF NOT EXISTS {epochs} (pipeline varchar(190) PRIMARY KEY, term bigint NOT NULL, epoch "
-            f"bigint, position text, runner text NOT NULL, session bigint) {form}"
+            f"bigint, position text, runner text NOT NULL) {form}"
         )
         session.run(
             f"CREATE TABLE IF NOT EXISTS {tables} (pipeline varchar(190), table_name varchar(190), count_name "
@@ -190,10 +201,7 @@ class MysqlServer:
 
     def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
-        null = "NOT NULL" if column.in_key else "NULL"
-        session.run(
-            f"ALTER TABLE {qualified(self, place)} MODIFY COLUMN {self.quoted(column.name)} {column.type} {null}"
-        )
+        session.run(f"ALTER TABLE {qualified(self, place)} MODIFY COLUMN {self.declaration(column)}")
 
     def load(self, session: DatabaseSession, place: TablePlace, columns: Sequence[Column], rows: pa.Table) -> bool:
         """No quicker way than `upsert` works on each server: LOAD DATA LOCAL is off by default."""
@@ -208,7 +216,8 @@ class MysqlServer:
         values = [self.quoted(column.name) for column in columns if column.name not in key] or names[:1]
         begin = f"INSERT INTO {qualified(self, place)} ({', '.join(names)}) VALUES "
         end = ", ".join(f"{name} = VALUES({name})" for name in values)
-        for batch in batches_of(literals):
+        most_bytes = _room(session)
+        for batch in batches_of(literals, most_bytes=most_bytes):
             statement = f"{begin}{','.join(batch)} ON DUPLICATE KEY UPDATE {end}"
             if len(batch) == 1:
                 _require_room(session, place, statement)
@@ -221,7 +230,7 @@ class MysqlServer:
             for one in key
         ]
         conditions = equal[0] if len(equal) == 1 else pc.binary_join_element_wise(*equal, " AND ")
-        for batch in batches_of(pc.binary_join_element_wise("(", conditions, ")", ""), _DELETED):
+        for batch in batches_of(pc.binary_join_element_wise("(", conditions, ")", ""), _DELETED, _room(session)):
             session.run(f"DELETE FROM {qualified(self, place)} WHERE {' OR '.join(batch)}")
 
     def replace(
@@ -247,33 +256,68 @@ class MysqlServer:
         table, old = qualified(self, place), qualified(self, TablePlace(place.schema, old_name))
         session.run(f"RENAME TABLE {table} TO {old}, {qualified(self, copy)} TO {table}")
 
-    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """ON DUPLICATE KEY UPDATE takes each unique index for the key, and would update another row.
 
         A table that was written in this transaction gets no index of others before the transaction ends.
         """
-        foreign = session.query(
-            "SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND INDEX_NAME <> "
-            f"'PRIMARY' AND TABLE_SCHEMA = {text(place.schema)} AND TABLE_NAME = {text(place.name)}"
-        )
-        if foreign:
-            names = ", ".join(sorted(str(name) for (name,) in foreign))
+        indexes = dict[str, list[str]]()
+        for index, column in session.query(
+            "SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA = "
+            f"{text(place.schema)} AND TABLE_NAME = {text(place.name)} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
+        ):
+            indexes.setdefault(str(index), []).append(str(column))
+        own = [name.casefold() for name in indexes.pop("PRIMARY", ())]
+        if own != [name.casefold() for name in key]:
+            raise DestinationError(
+                f"{place} has another primary key than ({', '.join(key)}).",
+                detail="An update could double a row; nothing of this epoch was written to it.",
+                hint="Give it its primary key again. Then resnapshot the table: tidemark redump SPEC --table "
+                "DATABASE.TABLE",
+            )
+        if indexes:
+            names = ", ".join(sorted(indexes))
             raise DestinationError(
                 f"{place} has a unique index besides its key: {names}.",
                 detail="An update of one row could replace another one; nothing of this epoch was written to it.",
-                hint=f"Make it an index that is not unique: DROP INDEX {names} ON {place}, then CREATE INDEX.",
+                hint=f"Make it an index that is not unique: DROP INDEX {names} ON {place}, then CREATE INDEX. Then "
+                "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
             )
 
-    def session_number(self, session: DatabaseSession) -> int:
-        """The number of its connection."""
-        return int(session.query("SELECT CONNECTION_ID()")[0][0])
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """By GET_LOCK."""
+        seconds = self._settings.lock_wait_s if wait_s is None else wait_s
+        if session.query(f"SELECT GET_LOCK({_lock_name(pipeline)}, {seconds:d})")[0][0] != 1:
+            raise StoreAwayError(f"Another session of this pipeline writes: {self.place}")
 
-    def end_session(self, session: DatabaseSession, number: int) -> None:
-        """End the connection of an earlier runner."""
-        own = "ID <> CONNECTION_ID() AND USER = SUBSTRING_INDEX(USER(), '@', 1)"
-        if session.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {number:d} AND {own}"):
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """By the lock's connection."""
+        number = session.query(f"SELECT IS_USED_LOCK({_lock_name(pipeline)})")[0][0]
+        if number is not None:
             with suppress(pymysql.Error):  # it has ended meanwhile
-                session.run(f"KILL {number:d}")
+                session.run(f"KILL {int(number):d}")
+
+    def table_end(self, mark: str) -> str:
+        """The engine, whatever the default is, and a comment: a table is made before its record."""
+        return f" ENGINE = InnoDB COMMENT = {text(mark[:_LONGEST_COMMENT])}"
+
+    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """By the comment."""
+        comments = session.query(
+            f"SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = {text(place.schema)} AND "
+            f"TABLE_NAME = {text(place.name)}"
+        )
+        return bool(comments) and comments[0][0] == mark[:_LONGEST_COMMENT]
+
+
+def _lock_name(pipeline: str) -> str:
+    return text(f"tidemark {hashlib.sha256(pipeline.encode()).hexdigest()[:40]}")
+
+
+def _room(session: DatabaseSession) -> int:
+    """How long the rows of a statement may be."""
+    assert isinstance(session, _MysqlSession)
+    return min(BATCH_BYTES, session.most_bytes // 4)
 
 
 def _require_room(session: DatabaseSession, place: TablePlace, statement: str) -> None:

@@ -1,5 +1,6 @@
 """PostgreSQL. Types: docs/databases.md."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,6 +77,7 @@ class PostgresServer:
     longest_name = 63
     commits_definitions = False
     ignores_case = False
+    step_end = "SET CONSTRAINTS ALL IMMEDIATE"
     has_savepoints = True
     has_keys = True
     row_lock = " FOR UPDATE"
@@ -109,7 +111,9 @@ class PostgresServer:
         )
         session = _PostgresSession(connection)
         session.run(
-            f"SELECT set_config('lock_timeout', '{own.lock_wait_s}s', false), "
+            f"SELECT set_config('lock_timeout', '{own.lock_wait_s}s', false), set_config('synchronous_commit', "
+            "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE "
+            "current_setting('synchronous_commit') END, false), "
             "set_config('standard_conforming_strings', 'on', false), set_config('timezone', 'UTC', false), "
             "set_config('idle_in_transaction_session_timeout', '15min', false), "
             "set_config('statement_timeout', '0', false)"
@@ -150,7 +154,7 @@ class PostgresServer:
             self.create_schema(session, self.state_schema)
         session.run(
             f"CREATE TABLE IF NOT EXISTS {epochs} (pipeline text PRIMARY KEY, term bigint NOT NULL, epoch bigint, "
-            "position text, runner text NOT NULL, session bigint)"
+            "position text, runner text NOT NULL)"
         )
         session.run(
             f"CREATE TABLE IF NOT EXISTS {tables} (pipeline text, table_name text, count_name text, record text NOT "
@@ -259,19 +263,41 @@ class PostgresServer:
         session.run(f"ALTER TABLE {qualified(self, place)} RENAME TO {self.quoted(old_name)}")
         session.run(f"ALTER TABLE {qualified(self, copy)} RENAME TO {self.quoted(place.name)}")
 
-    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
+    def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
 
-    def session_number(self, session: DatabaseSession) -> int:
-        """The number of its process."""
-        return int(session.query("SELECT pg_backend_pid()")[0][0])
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """By an advisory lock."""
+        usual_s = self._settings.lock_wait_s
+        for seconds, statement in (
+            (usual_s if wait_s is None else wait_s, f"SELECT pg_advisory_lock({_number(pipeline):d})"),
+            (usual_s, "SELECT 1"),
+        ):
+            session.run(f"SET lock_timeout = '{seconds}s'")
+            session.query(statement)
+        session.commit()
 
-    def end_session(self, session: DatabaseSession, number: int) -> None:
-        """End the session of an earlier runner."""
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """By the lock's process."""
+        number = _number(pipeline) & (1 << 64) - 1
         session.query(
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {number:d} AND usename = current_user "
-            f"AND application_name = {text(_NAME)} AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            f"AND classid = {number >> 32}::oid AND objid = {number & 0xFFFFFFFF}::oid AND pid <> pg_backend_pid() AND "
+            "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
+
+    def table_end(self, mark: str) -> str:
+        """Nothing: a table and its record are made in one transaction."""
+        return ""
+
+    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """Never."""
+        return False
+
+
+def _number(pipeline: str) -> int:
+    """The number of a pipeline's lock: 64 bits with a sign."""
+    return int.from_bytes(hashlib.sha256(f"tidemark {pipeline}".encode()).digest()[:8], "big", signed=True)
 
 
 def _type(column: Column) -> str:

@@ -61,12 +61,12 @@ def lines(columns: Sequence[pa.ChunkedArray], null: str, begin: str = "", end: s
     return pc.binary_join_element_wise(begin, joined, end, "")
 
 
-def batches_of(rows: pa.ChunkedArray, most: int = 1 << 30) -> Iterator[list[str]]:
-    """Lines in batches of about a megabyte, and of at most so many."""
-    ends = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64)) if len(rows) else np.zeros(0, np.int64)
+def batches_of(rows: pa.ChunkedArray, most: int = 1 << 30, most_bytes: int = BATCH_BYTES) -> Iterator[list[str]]:
+    """Lines in batches of so many bytes, and of at most so many lines. A longer line has a batch of its own."""
+    ends = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64) + 1) if len(rows) else np.zeros(0, np.int64)
     begin = 0
     while begin < len(rows):
         before = int(ends[begin - 1]) if begin else 0
-        end = min(max(int(np.searchsorted(ends, before + BATCH_BYTES, "right")), begin + 1), begin + most)
+        end = min(max(int(np.searchsorted(ends, before + most_bytes, "right")), begin + 1), begin + most)
         yield rows.slice(begin, end - begin).to_pylist()
         begin = end

@@ -62,6 +62,8 @@ class SqlServer(Protocol):
     """How long a name may be, in bytes of UTF-8."""
     commits_definitions: bool
     """Whether CREATE, ALTER and DROP commit the transaction, as they do on MySQL and MariaDB."""
+    step_end: str
+    """The statement that ends a part of a transaction: it raises what the commit would; "" for none."""
     has_savepoints: bool
     """Whether a part of a transaction can be undone alone."""
     has_keys: bool
@@ -102,6 +104,12 @@ class SqlServer(Protocol):
     def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create one."""
 
+    def table_end(self, mark: str) -> str:
+        """What a CREATE TABLE ends with. mark: by which the table is known as ours, where definitions commit."""
+
+    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """Whether a table was made with this mark."""
+
     def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
 
@@ -129,14 +137,17 @@ class SqlServer(Protocol):
     def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
         """Give the copy the name of the table, which gets another one."""
 
-    def require_own_index(self, session: DatabaseSession, place: TablePlace) -> None:
-        """Raises DestinationError if an index of somebody else could make a write replace another row."""
+    def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
+        """Raises DestinationError if the table's indexes could make a write replace another row, or double one."""
 
-    def session_number(self, session: DatabaseSession) -> int:
-        """The number by which others can end a session."""
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """Take the named lock of a pipeline, for as long as the session lives.
 
-    def end_session(self, session: DatabaseSession, number: int) -> None:
-        """End the session of an earlier runner, which holds locks. Does nothing if it is not there any more."""
+        Raises StoreAwayError, or the driver's errors, if another session has it. wait_s: by default `lock_wait_s`.
+        """
+
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """End the session that has the named lock of a pipeline, if there is one."""
 
 
 def refused(product: str, why: str) -> DestinationError:

@@ -9,6 +9,7 @@ key is another one, the copy takes the table's place.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from engine.destination.database.net_changes import net_changes, rows_of
 from engine.destination.database.shared_tables import SharedTables
 from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.table_checks import fault_of, require_key, require_place
-from engine.destination.database.table_definitions import COPY, OLD, TableDefinitions
+from engine.destination.database.table_definitions import COPY, TableDefinitions
 from engine.destination.database.table_names import place_of
 from engine.destination.database.table_records import TableRecords
 from engine.destination.destination_protocol import CHANGES, CHUNKS, CopyStart, OpenedTable, StoredState
@@ -74,7 +75,7 @@ class DatabaseTable:
         require_key(after, joins=before is None)
         columns = self._definitions.declared(after)
         if before is None:
-            require_place(self._shared, self.table, self._place)
+            require_place(self._shared, self.table, self._place, self._definitions.mark(self.table))
         record = self._records.committed()
         if before is not None and record is not None:
             self._definitions.united(after, record.target_columns, columns)
@@ -93,8 +94,8 @@ class DatabaseTable:
         require_key(self.table, joins=True)
         self._shared.terms.check()
         if fault:
-            require_place(self._shared, self.table, self._place)
-            self._shared.transaction.define(self._created, is_durable=True)
+            require_place(self._shared, self.table, self._place, self._definitions.mark(self.table))
+            self._shared.transaction.define(self._made, is_durable=True)
             self._shared.state.forget()
         return OpenedTable(self._records.epochs(), is_new=bool(fault))
 
@@ -113,7 +114,7 @@ class DatabaseTable:
             if max(applied.epoch(kind), shared.owner.floor) >= epoch:
                 return _HAS_IT
             record, count = self._records.read(session), 0
-            shared.server.require_own_index(session, record.target)  # says more than the server's own error
+            shared.server.require_own_index(session, record.target, table.key)  # says more than the server's own error
             for rows in rows_of(folder, files):
                 count += rows.num_rows
                 if kind == CHUNKS:
@@ -125,7 +126,7 @@ class DatabaseTable:
                         shared.server.delete(session, record.target, key, gone)
                     if left.num_rows:
                         self._write(session, record, table, left)
-            shared.server.require_own_index(session, record.target)  # from now on, nobody can add one
+            shared.server.require_own_index(session, record.target, table.key)  # from now on, nobody can add one
             applied = applied.with_epoch(kind, epoch)
             if kind == CHANGES:
                 largest = max(file.high.get(TM_SEQ, 0) for file in files)
@@ -155,8 +156,9 @@ class DatabaseTable:
         def step(session: DatabaseSession) -> int:
             record = self._records.read(session)
             united = self._definitions.united(table, record.target_columns, columns)
-            self._definitions.alter(session, record.target, record.target_columns, united)
-            self._records.write(session, record.with_target_columns(united))
+            write = partial(self._records.write, session)
+            self._definitions.alter(session, record.target, record.target_columns, united, record, write)
+            write(record.with_target_columns(united))
             return 0
 
         self._shared.transaction.define(step)
@@ -175,13 +177,12 @@ class DatabaseTable:
             begun[0] = max(applied.begun, epoch)
             if applied.begun >= epoch:
                 return _HAS_IT
-            record = self._records.read(session)
-            copy = self._definitions.beside(record.place, COPY)
-            columns = self._definitions.declared(table)
+            record, columns = self._records.read(session), self._definitions.declared(table)
+            copy = self._definitions.beside(record.place, COPY, table)
             self._definitions.drop(session, copy)
-            self._definitions.create(session, copy, columns, table.key)
-            after = replace(applied, begun=epoch, changes=max(applied.changes, epoch))
             self._records.write(session, replace(record, copy=copy, copy_columns=columns))
+            self._definitions.create(session, copy, columns, table)
+            after = replace(applied, begun=epoch, changes=max(applied.changes, epoch))
             self._records.write_epochs(session, after)
             return 0
 
@@ -196,25 +197,27 @@ class DatabaseTable:
 
         def step(session: DatabaseSession) -> int:
             record, applied = self._records.read(session), self._records.read_epochs(session)
-            if record.copy is None or applied.completed >= epoch:
-                return _HAS_IT
-            columns = self._definitions.replace(session, record, record.copy, table)
-            self._records.write(session, TableRecord(record.place, columns))
-            after = replace(applied, completed=epoch)
-            self._records.write_epochs(session, after)
-            return 0
+            if applied.completed >= epoch or epoch < applied.begun:
+                return _HAS_IT  # a later copy has begun since: this is an epoch that is applied again
+            if record.copy is not None:
+                self._records.write(session, self._definitions.replace(session, record, table))
+            self._records.write_epochs(session, replace(applied, completed=epoch))
+            return 0 if record.copy is not None else _HAS_IT
 
         count = self._shared.transaction.define(step)
         self._shared.state.forget()
+        if count == _HAS_IT:
+            return None
         self._shared.transaction.define(self._without_rests)
-        return None if count == _HAS_IT else self._event(epoch, 0, 0, began_s)
+        return self._event(epoch, 0, 0, began_s)
 
     def _without_rests(self, session: DatabaseSession) -> int:
         """Drop what a complete copy has left."""
         record = self._records.read(session)
-        if record.copy is None:
-            for word in (COPY, OLD):
-                self._definitions.drop(session, self._definitions.beside(record.place, word))
+        for rest in record.rests:
+            self._definitions.drop(session, rest)
+        if record.rests:
+            self._records.write(session, replace(record, rests=()))
         return 0
 
     def drop(self) -> None:
@@ -225,7 +228,7 @@ class DatabaseTable:
             state = self._shared.state
             record = state.table(session, self.table.full_name) if state.has_tables(session) else None
             if record is not None:
-                for place in (record.place, *(self._definitions.beside(record.place, word) for word in (COPY, OLD))):
+                for place in (record.place, *record.rests, *((record.copy,) if record.copy else ())):
                     self._definitions.drop(session, place)
                 self._shared.state.forget_table(session, self.table.full_name)
             return 0
@@ -233,17 +236,25 @@ class DatabaseTable:
         self._shared.transaction.define(step, is_durable=True)
         self._shared.state.forget()
 
-    def _created(self, session: DatabaseSession) -> int:
-        """Create the table, and its record. What was known of an earlier one is forgotten."""
+    def _made(self, session: DatabaseSession) -> int:
+        """Create the table, and its record. What was known of an earlier one is forgotten.
+
+        If only columns are gone, they come back, without values.
+        """
         shared, name, columns = self._shared, self.table.full_name, self._definitions.declared(self.table)
         shared.server.create_state(session)
         self._definitions.create_schema(session, self._place.schema)
         own = shared.state.table(session, name)
-        if own is not None:
-            self._definitions.drop(session, own.place)
+        if own is not None and shared.server.columns_of(session, own.place):
+            write = partial(self._records.write, session)
+            self._definitions.alter(session, own.place, own.columns, own.columns, own, write)
+            write(replace(own, adding=()))
+            return 0
+        if own is None and shared.server.has_mark(session, self._place, self._definitions.mark(self.table)):
+            self._definitions.drop(session, self._place)
+        self._definitions.create(session, self._place, columns, self.table)
         shared.state.forget_table(session, name)
-        shared.state.write_table(session, name, TableRecord(self._place, columns))  # first: what is made is its own
-        self._definitions.create(session, self._place, columns, self.table.key)
+        shared.state.write_table(session, name, TableRecord(self._place, columns))
         return 0
 
     def _event(self, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:

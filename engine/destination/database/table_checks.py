@@ -19,8 +19,8 @@ def require_key(table: Table, *, joins: bool) -> None:
     )
 
 
-def require_place(shared: SharedTables, table: Table, place: TablePlace) -> None:
-    """Raises SpecError if something else is where the table would be."""
+def require_place(shared: SharedTables, table: Table, place: TablePlace, mark: str) -> None:
+    """Raises SpecError if something else is where the table would be. mark: of a table that was made for it."""
     records = shared.known(fresh=True)
     own = records.tables.get(table.full_name)
     if own is not None and own.place == place:
@@ -29,6 +29,8 @@ def require_place(shared: SharedTables, table: Table, place: TablePlace) -> None
     is_there = shared.reading.ask(lambda session: shared.server.columns_of(session, place))
     if not others and not is_there:
         return
+    if not others and shared.reading.ask(lambda session: shared.server.has_mark(session, place, mark)):
+        return  # made by a runner that was killed before it could say so
     what = f"is the one of {others[0]}, too" if others else "exists, and this pipeline has not made it"
     raise SpecError(
         f"The table {place} in {shared.server.place} {what}.",

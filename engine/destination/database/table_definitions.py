@@ -3,7 +3,9 @@
 Each step may be run again after a kill in its middle: it looks for what is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from engine.base.errors import DestinationError, IncompatibleColumnsError
 from engine.base.wording import shell_word
@@ -11,7 +13,7 @@ from engine.decode.schema import Table
 from engine.destination.database.database_state import TableRecord
 from engine.destination.database.shared_tables import SharedTables
 from engine.destination.database.sql_server import DatabaseSession, StoredColumn, TablePlace, qualified
-from engine.destination.database.table_names import copy_of
+from engine.destination.database.table_names import beside
 from engine.destination.database.type_widening import is_wider
 
 COPY, OLD = "copy", "old"
@@ -29,9 +31,13 @@ class TableDefinitions:
         """The columns of a table as they are declared."""
         return tuple(self._server.column(one, in_key=one.name in table.key) for one in table.columns)
 
-    def beside(self, place: TablePlace, word: str) -> TablePlace:
+    def beside(self, place: TablePlace, word: str, table: Table) -> TablePlace:
         """The place of a table beside another one. word: `COPY` or `OLD`."""
-        return copy_of(place, word, self._server.longest_name)
+        return beside(place, word, self.mark(table), self._server.longest_name)
+
+    def mark(self, table: Table) -> str:
+        """By which a table is known as ours."""
+        return f"tidemark {self._shared.state.pipeline} {table.full_name}"
 
     def run(self, session: DatabaseSession, statement: str) -> None:
         """Run a definition. Where it commits, the lock of the term is taken again."""
@@ -56,43 +62,66 @@ class TableDefinitions:
         self._relock(session)
 
     def create(
-        self, session: DatabaseSession, place: TablePlace, columns: Sequence[StoredColumn], key: Sequence[str]
+        self, session: DatabaseSession, place: TablePlace, columns: Sequence[StoredColumn], table: Table
     ) -> None:
         """Create a table."""
         listed = [self._server.declaration(one) for one in columns]
         if self._server.has_keys:
-            listed.append(f"PRIMARY KEY ({', '.join(map(self._server.quoted, key))})")
-        self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)})")
+            listed.append(f"PRIMARY KEY ({', '.join(map(self._server.quoted, table.key))})")
+        end = self._server.table_end(self.mark(table))
+        self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)}){end}")
 
     def drop(self, session: DatabaseSession, place: TablePlace) -> None:
         """Drop a table, if it is there."""
         self.run(session, f"DROP TABLE IF EXISTS {qualified(self._server, place)}")
 
     def alter(
-        self, session: DatabaseSession, place: TablePlace, before: Sequence[StoredColumn], after: Sequence[StoredColumn]
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        before: Sequence[StoredColumn],
+        after: Sequence[StoredColumn],
+        record: TableRecord,
+        write: Callable[[TableRecord], None],
     ) -> None:
-        """Add columns, and widen types."""
-        types = {column.name: column.type for column in before}
+        """Widen types, and add columns. The caller writes the record with the columns after that.
+
+        record, write: where definitions commit, new columns are known as ours before they are there. Raises
+        DestinationError for a new column whose name another one of somebody else has.
+        """
         fold = str.casefold if self._server.ignores_case else str
+        types = {fold(column.name): column.type for column in before}
         there = {fold(name) for name in self._server.columns_of(session, place)}
+        own = {*types, *map(fold, record.adding)}
+        if foreign := [one.name for one in after if fold(one.name) in there and fold(one.name) not in own]:
+            raise DestinationError(
+                f"{place} in {self._server.place} has a column {foreign[0]!r} that the pipeline has not made.",
+                detail="The source has a new column of this name. Nothing after that was written to the table.",
+                hint=f"Rename or drop {foreign[0]!r} there. Then resnapshot the table: tidemark redump SPEC --table "
+                "DATABASE.TABLE",
+            )
         for column in after:
-            if fold(column.name) not in there:
-                added = self._server.declaration(column)
-                self.run(session, f"ALTER TABLE {qualified(self._server, place)} ADD COLUMN {added}")
-            elif types.get(column.name, column.type) != column.type:
+            if fold(column.name) in there and types.get(fold(column.name), column.type) != column.type:
                 self._server.widen(session, place, column)
                 self._relock(session)
+        if missing := [one for one in after if fold(one.name) not in there]:
+            write(replace(record, adding=tuple(one.name for one in missing)))
+            for column in missing:
+                added = self._server.declaration(column)
+                self.run(session, f"ALTER TABLE {qualified(self._server, place)} ADD COLUMN {added}")
 
     def united(
         self, table: Table, before: Sequence[StoredColumn], after: Sequence[StoredColumn]
     ) -> tuple[StoredColumn, ...]:
-        """The columns before, with the new types, and the new ones.
+        """The columns before, with wider types, and the new ones.
 
-        Raises IncompatibleColumnsError if a type is no wider one.
+        A type that is narrower now stays: it has all values. Raises IncompatibleColumnsError for any other type.
         """
-        wanted = {column.name: column for column in after}
+        wanted, columns = {column.name: column for column in after}, list[StoredColumn]()
         for column in before:
             new = wanted.get(column.name, column)
+            if new.type != column.type and is_wider(new.type, column.type):
+                new = column
             if new.type != column.type and not is_wider(column.type, new.type):
                 raise IncompatibleColumnsError(
                     f"{table.full_name}: column {column.name!r} is now {new.type}; {column.type} cannot become that in "
@@ -100,30 +129,45 @@ class TableDefinitions:
                     detail="What is published is right up to the change of the table; nothing after it was published.",
                     hint=f"Resnapshot it: tidemark redump SPEC --table {shell_word(table.full_name)}",
                 )
+            columns.append(new)
         names = {column.name for column in before}
-        return (*(wanted.get(one.name, one) for one in before), *(one for one in after if one.name not in names))
+        return (*columns, *(one for one in after if one.name not in names))
 
-    def replace(
-        self, session: DatabaseSession, record: TableRecord, copy: TablePlace, table: Table
-    ) -> tuple[StoredColumn, ...]:
-        """Have the table's rows be those of the copy. Returns its columns."""
-        server, place = self._server, record.place
+    def replace(self, session: DatabaseSession, record: TableRecord, table: Table) -> TableRecord:
+        """Have the table's rows be those of the copy. Returns the record after that."""
+        server, place, copy = self._server, record.place, record.copy
+        assert copy is not None
+        old = self.beside(place, OLD, table)
         if not server.columns_of(session, copy):
-            return record.copy_columns  # it took the table's place, and a kill came before that was recorded
+            return self._swapped(session, record, old, table)
         try:
             united = self.united(table, record.columns, record.copy_columns)
         except IncompatibleColumnsError:
             united = ()
         if united and _key(record.columns) == _key(record.copy_columns):
-            self.alter(session, place, record.columns, united)
+            write = partial(self._shared.state.write_table, session, table.full_name)
+            self.alter(session, place, record.columns, united, record, write)
+            server.require_own_index(session, place, table.key)
             server.replace(session, place, copy, table.key, record.copy_columns)
-            server.require_own_index(session, place)
-            return united
-        old = self.beside(place, OLD)
+            server.require_own_index(session, place, table.key)
+            return TableRecord(place, united, rests=(copy,))
         self.drop(session, old)
         server.swap(session, place, copy, old.name)
         self._relock(session)
-        return record.copy_columns
+        if not server.commits_definitions:  # what depends on the old table is an error before readers have the new one
+            self.drop(session, old)
+            return TableRecord(place, record.copy_columns)
+        return TableRecord(place, record.copy_columns, rests=(old,))
+
+    def _swapped(self, session: DatabaseSession, record: TableRecord, old: TablePlace, table: Table) -> TableRecord:
+        """The record of a table whose place the copy has taken, if a kill came before that was recorded."""
+        if self._server.commits_definitions and self._server.columns_of(session, old):
+            return TableRecord(record.place, record.copy_columns, rests=(old,))
+        raise DestinationError(
+            f"The new copy of {table.full_name}, {record.copy} in {self._server.place}, is gone.",
+            detail="Readers have the rows from before it.",
+            hint=f"Resnapshot the table: tidemark redump SPEC --table {shell_word(table.full_name)}",
+        )
 
 
 def _key(columns: Sequence[StoredColumn]) -> list[str]:

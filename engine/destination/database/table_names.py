@@ -20,9 +20,12 @@ def place_of(rule: str, table: Table, own_schema: str, longest: int) -> TablePla
     return TablePlace(_cut(schema, longest) or own_schema, _cut(name, longest))
 
 
-def copy_of(place: TablePlace, word: str, longest: int) -> TablePlace:
-    """The place of a table that stands beside another one for a while. word: what it is."""
-    end = f"__tm_{word}"
+def beside(place: TablePlace, word: str, owner: str, longest: int) -> TablePlace:
+    """The place of a table that stands beside another one for a while.
+
+    word: what it is. owner: pipeline and captured table, whose digest keeps the name apart from those of others.
+    """
+    end = f"__tm_{word}_{hashlib.sha256(owner.encode()).hexdigest()[:_DIGEST]}"
     return TablePlace(place.schema, f"{_cut(place.name, longest - len(end))}{end}")
 
 

@@ -124,7 +124,9 @@ class KafkaTable:
         What this table has in the open transaction is committed first: it is read back.
         """
         sent, shared, began_s = self._sent_changes(), self._shared, time.monotonic()
-        if not sent.generation or sent.completed >= epoch or not self.table.key or not shared.settings.headers:
+        if not sent.generation or not self.table.key or not shared.settings.headers:
+            return None
+        if sent.completed >= epoch or epoch < sent.begun:  # a later copy has begun since this epoch
             return None
         shared.terms.check()
         shared.transaction.commit()

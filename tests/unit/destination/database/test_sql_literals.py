@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.destination.database import sql_literals
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 
 
@@ -56,9 +55,7 @@ def test_rows_are_made_of_columns() -> None:
 @given(st.lists(st.integers(0, 40), max_size=40), st.integers(1, 7))
 def test_batches_have_all_rows_in_order(lengths: list[int], most: int) -> None:
     """A row that is larger than a batch has one of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql_literals, "BATCH_BYTES", 50)
-        rows = ["x" * length for length in lengths]
-        found = list(batches_of(pa.chunked_array([pa.array(rows, pa.string())]), most))
+    rows = ["x" * length for length in lengths]
+    found = list(batches_of(pa.chunked_array([pa.array(rows, pa.string())]), most, 50))
     assert [row for batch in found for row in batch] == rows
     assert all(0 < len(batch) <= most and (len(batch) == 1 or len("".join(batch)) <= 50) for batch in found)

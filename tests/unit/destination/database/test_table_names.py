@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engine.destination.database.sql_server import TablePlace
-from engine.destination.database.table_names import copy_of, place_of
+from engine.destination.database.table_names import beside, place_of
 from tests.unit.destination.support import OLD
 
 
@@ -34,7 +34,8 @@ def test_long_names_are_cut_and_stay_different(letter: str) -> None:
     """By the bytes that a database counts."""
     names = [letter * 60 + end for end in ("x", "y")]
     places = [place_of("{table}", replace(OLD, name=name), "own", 50) for name in names]
-    copies = [copy_of(place, "copy", 50) for place in places]
+    copies = [beside(place, "copy", "p d.t", 50) for place in places]
     found = {place.name for place in (*places, *copies)}
     assert len(found) == 4
     assert all(len(name.encode()) <= 50 for name in found)
+    assert beside(places[0], "copy", "q d.t", 50) not in copies, "another pipeline has other names"
