@@ -20,7 +20,10 @@ from engine.destination.kafka import snapshot_messages
 from engine.destination.kafka.destination import KafkaDestination
 from engine.destination.kafka.epoch_transaction import TransactionalProducer
 from engine.destination.kafka.table import KafkaTable
+from engine.destination.publisher import Publisher
+from engine.journal import Journal
 from engine.ledger.state import Owner
+from engine.ledger.store import Ledger
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.support import kafka
 from tests.unit.destination.support import (
@@ -29,10 +32,12 @@ from tests.unit.destination.support import (
     ID,
     OLD,
     PLAN,
+    WHOLE_SPLIT,
     Kind,
     World,
     publish_story,
     story,
+    switch,
     taken,
     world_files,
 )
@@ -272,3 +277,22 @@ def test_a_copy_that_is_refused_hides_nothing(tmp_path: Path) -> None:
     destination.publish(EpochEnd(1, "b:1", ""))
     assert changes("kafka", tmp_path) == [("+I", 7, 7)]
     assert world.destination().table(Owner("L"), OLD).last_epoch(CHANGES) == 1
+
+
+def test_a_copy_that_is_not_complete_deletes_no_key(tmp_path: Path) -> None:
+    """A run that starts during a resnapshot applies the end of the first copy again."""
+    world = World(tmp_path, kind="kafka")
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT)
+    publish_story(world, tmp_path, (3,))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "s")
+    publisher = Publisher(world.sink(1000.0), world.destination(), ledger, journal)
+    assert ledger.state is not None
+    publisher.tables.open_all(ledger.state)
+    publisher.recover()
+    publisher.finish()
+    journal.close()
+    found = kafka.messages(os.environ[BROKER], f"{tmp_path.name}.d.t")
+    assert sorted(one.value["op"] for one in found) == ["c", "r", "r"]
