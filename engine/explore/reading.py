@@ -154,11 +154,17 @@ def _not_there(
             hint="`tidemark status SPEC` says whether the table streams. If its folder was moved away, put it back, or "
             f"resnapshot the table: tidemark redump SPEC --table {shell_word(table.full_name)}",
         )
+    if table.key:
+        return SpecError(
+            f"{name} is not in {reader.place}: its folder is gone, or its first copy is not complete.",
+            detail="Nothing was read.",
+            hint="`tidemark status SPEC` says which. If the folder was moved away, put it back, or resnapshot the "
+            f"table: tidemark redump SPEC --table {shell_word(name)}",
+        )
     return SpecError(
         f"{name} is not in {reader.place}.",
-        detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an "
-        "empty mirror.",
-        hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",
+        detail="A table without a key has only a change log.",
+        hint=f"Read the change log: {table.full_name}{_LOG}",
     )
 
 

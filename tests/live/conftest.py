@@ -1,5 +1,6 @@
 """Fixtures of the live tests: pipelines whose runners end with the test."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from tests.servers.azure import AzureServer, azure_server, azurite
 from tests.servers.bucket import CREDENTIALS, BucketServer, NoBucketError, bucket_server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.servers.pool import Pool
+from tests.servers.postgres import Postgres, postgres
 from tests.support.store_faults import StoreFaults, store_faults
+from tests.unit.destination.support import DATABASE, Kind
 
+_STATE = "tidemark_state"
 PipelineFactory = Callable[..., Pipeline]
 LakeFactory = Callable[..., Pipeline]
 
@@ -116,3 +121,37 @@ def new_lake(
         return pipeline
 
     return factory
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL for the tests of this file."""
+    with postgres(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
+
+
+@pytest.fixture(params=["postgresql", "mysql", "mariadb", "duckdb"])
+def database_address(
+    request: pytest.FixtureRequest, servers: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Each database in turn: `[sink.database]`."""
+    found: dict[str, Any]
+    if request.param == "postgresql":
+        port = request.getfixturevalue("postgresql").port
+        found = {"host": "127.0.0.1", "port": port, "user": "tidemark", "database": "postgres", "state_schema": _STATE}
+    elif request.param == "duckdb":
+        found = {"file": str(tmp_path / "lake.duckdb")}
+    else:
+        server = servers.get(request.param)
+        server.execute(f"CREATE DATABASE IF NOT EXISTS {_STATE}")
+        found = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": _STATE}
+    monkeypatch.setenv(DATABASE, json.dumps(found))
+    return found
+
+
+@pytest.fixture
+def database_kind(database_address: dict[str, Any]) -> Kind:
+    """The kind of destination of `database_address`."""
+    if "file" in database_address:
+        return "duckdb"
+    return "postgresql" if "state_schema" in database_address else "mysql"

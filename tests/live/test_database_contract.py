@@ -1,8 +1,7 @@
 """The contract of destinations, on PostgreSQL, MySQL and MariaDB (`tests.unit.destination.test_contract`)."""
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,20 +15,16 @@ import pytest
 
 from engine.base.errors import DestinationError, IncompatibleColumnsError, PipelineHeldError, SpecError, TidemarkError
 from engine.base.store_errors import StoreAwayError
-from engine.decode.schema import Column, Table
+from engine.decode.schema import Column
 from engine.destination.capabilities import CompletesCopies
 from engine.destination.database import database_transaction, duckdb_file
 from engine.destination.database import mysql as mysql_module
 from engine.destination.database import postgresql as postgresql_module
-from engine.destination.database import table as table_module
-from engine.destination.database.database_state import DatabaseState
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
-from tests.servers.pool import Pool
-from tests.servers.postgres import Postgres, postgres
 from tests.support import database
 from tests.support.depth import depth
 from tests.unit.destination.support import (
@@ -42,14 +37,12 @@ from tests.unit.destination.support import (
     WIDER,
     Kind,
     Rows,
-    V,
     World,
     publish_story,
     schema_of,
     story,
     switch,
     taken,
-    wait_for,
     world_files,
 )
 from tests.unit.destination.test_contract import (
@@ -81,42 +74,10 @@ __all__ = [
 STATE = "tidemark_state"
 
 
-@pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A PostgreSQL for the tests of this file."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as running:
-        yield running
-
-
-@pytest.fixture(params=["postgresql", "mysql", "mariadb", "duckdb"], autouse=True)
-def address(
-    request: pytest.FixtureRequest, servers: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Any]:
-    """Each database in turn: `[sink.database]`."""
-    found: dict[str, Any]
-    if request.param == "postgresql":
-        port = request.getfixturevalue("postgresql").port
-        found = {"host": "127.0.0.1", "port": port, "user": "tidemark", "database": "postgres", "state_schema": STATE}
-    elif request.param == "duckdb":
-        found = {"file": str(tmp_path / "lake.duckdb")}
-    else:
-        server = servers.get(request.param)
-        server.execute(f"CREATE DATABASE IF NOT EXISTS {STATE}")
-        found = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": STATE}
-    monkeypatch.setenv(DATABASE, json.dumps(found))
-    return found
-
-
 @pytest.fixture
-def kind(request: pytest.FixtureRequest, address: dict[str, Any]) -> Kind:
+def kind(database_kind: Kind) -> Kind:
     """This destination."""
-    if "file" in address:
-        return "duckdb"
-    return "postgresql" if "state_schema" in address else "mysql"
-
-
-class _Killed(BaseException):
-    """Ends a runner where it is."""
+    return database_kind
 
 
 class _Cut:
@@ -137,7 +98,7 @@ class _Cut:
             with suppress(pymysql.Error):  # it was closed already
                 one.connection.close()
         if self._kills:
-            raise _Killed
+            raise database.Killed
         return action()  # of a session that is lost
 
 
@@ -192,10 +153,10 @@ def _killed_once(world: World, folder: Path) -> None:
                 publisher.submit(world.records[number - 1])
                 publisher.drain()
             publisher.finish()
-        except (_Killed, StoreAwayError, TidemarkError) as error:
+        except (database.Killed, StoreAwayError, TidemarkError) as error:
             with suppress(TidemarkError):
                 publisher.finish()
-            ended = (_Killed, StoreAwayError)
+            ended = (database.Killed, StoreAwayError)
             if not isinstance(error, ended) and not isinstance(error.__cause__, ended):
                 raise
         else:
@@ -229,24 +190,21 @@ def test_every_row_is_right_wherever_a_session_ends(
         assert table_rows(kind, folder) == expected, at
 
 
-def _quoted(kind: Kind, *names: str) -> str:
-    mark = "`" if kind == "mysql" else '"'
-    return ".".join(f"{mark}{name}{mark}" for name in names)
-
-
-def test_a_table_of_somebody_else_is_refused(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
+def test_a_table_of_somebody_else_is_refused(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """One that exists, one of another pipeline, and one that the rule for names gives to two tables."""
     world = World(tmp_path, kind=kind)
     schema = schema_of(tmp_path)
-    place = _quoted(kind, schema, "t")
+    place = database.quoted(kind, schema, "t")
     create = "DATABASE" if kind == "mysql" else "SCHEMA"
-    database.queried(address, f"CREATE {create} {_quoted(kind, schema)}", f"CREATE TABLE {place} (x int)")
+    database.queried(
+        database_address, f"CREATE {create} {database.quoted(kind, schema)}", f"CREATE TABLE {place} (x int)"
+    )
     table = world.destination().table(Owner("L"), OLD, PLAN)
     for action in (lambda: table.check(None, OLD), lambda: table.open(must_exist=False)):
         with pytest.raises(SpecError, match="exists, and this pipeline has not made it"):
             action()
     table.drop()
-    database.queried(address, f"SELECT x FROM {place}", f"DROP TABLE {place}")
+    database.queried(database_address, f"SELECT x FROM {place}", f"DROP TABLE {place}")
     world.destination().table(Owner("L"), OLD, PLAN).open(must_exist=False)
     with pytest.raises(SpecError, match="has not made it"):
         world.destination().table(Owner("other"), OLD, PLAN).open(must_exist=False)
@@ -265,13 +223,13 @@ def test_a_table_without_a_key_is_refused(tmp_path: Path, kind: Kind) -> None:
 
 
 def test_a_table_that_is_gone_is_made_again_by_a_copy_alone(
-    tmp_path: Path, kind: Kind, address: dict[str, Any]
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any]
 ) -> None:
     """Never in silence: the rows from before would be missing."""
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
-    for lost in (f"ALTER TABLE {_quoted(kind, schema_of(tmp_path), 't')} DROP COLUMN v", None):
-        database.queried(address, lost or f"DROP TABLE {_quoted(kind, schema_of(tmp_path), 't')}")
+    for lost in (f"ALTER TABLE {database.quoted(kind, schema_of(tmp_path), 't')} DROP COLUMN v", None):
+        database.queried(database_address, lost or f"DROP TABLE {database.quoted(kind, schema_of(tmp_path), 't')}")
         table = world.destination().table(Owner("L"), OLD, PLAN)
         assert ("has lost its column v" if lost else "is gone") in table.read_state().fault
         with pytest.raises(DestinationError, match="but the ledger has published rows to it"):
@@ -287,7 +245,7 @@ def test_a_table_that_is_gone_is_made_again_by_a_copy_alone(
     assert table_rows(kind, tmp_path) == [(5, 5)]
 
 
-def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
+def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """It can join again."""
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
@@ -302,12 +260,16 @@ def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind, add
     assert again.append(CHANGES, 9, world_files(world.changes(OLD, [("+I", 7, 7)])))
     destination.publish(EpochEnd(9, "b:77", ""))
     assert table_rows(kind, tmp_path) == [(7, 7)]
-    state = _quoted(kind, address.get("state_schema", "main" if kind == "duckdb" else STATE), "_tidemark_epochs")
+    state = database.quoted(
+        kind, database_address.get("state_schema", "main" if kind == "duckdb" else STATE), "_tidemark_epochs"
+    )
     pipeline = f"pipeline = 'L.{schema_of(tmp_path)}'"
-    assert database.queried(address, f"SELECT term, epoch, position FROM {state} WHERE {pipeline}") == [(2, 9, "b:77")]
+    assert database.queried(database_address, f"SELECT term, epoch, position FROM {state} WHERE {pipeline}") == [
+        (2, 9, "b:77")
+    ]
 
 
-def test_what_others_add_to_a_table_survives(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
+def test_what_others_add_to_a_table_survives(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """A column with its values, and an index: changes and a resnapshot keep them. A new type makes another table."""
     world = World(tmp_path, kind=kind)
     destination = taken(world, "a", 1)
@@ -315,10 +277,10 @@ def test_what_others_add_to_a_table_survives(tmp_path: Path, kind: Kind, address
     table.open(must_exist=False)
     table.append(CHUNKS, 1, world_files(world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])))
     destination.publish(EpochEnd(1, "b:1", ""))
-    place = _quoted(kind, schema_of(tmp_path), "t")
+    place = database.quoted(kind, schema_of(tmp_path), "t")
     index = f"CREATE INDEX by_note ON {place} (note)"
     database.queried(
-        address,
+        database_address,
         f"ALTER TABLE {place} ADD COLUMN note varchar(20)",
         f"UPDATE {place} SET note = 'mine'",
         *([index] if kind != "duckdb" else []),  # which does not alter a table with an index
@@ -331,7 +293,7 @@ def test_what_others_add_to_a_table_survives(tmp_path: Path, kind: Kind, address
     assert isinstance(table, CompletesCopies)
     table.complete_copy(4)
     destination.publish(EpochEnd(4, "b:1", ""))
-    found = database.rows_of(address, schema_of(tmp_path), "t", ("id", "v", "w", "note"))
+    found = database.rows_of(database_address, schema_of(tmp_path), "t", ("id", "v", "w", "note"))
     assert sorted(found) == [(1, 10, 5, "mine"), (2, 2, None, "mine"), (5, 5, 5, None)]
     text = replace(OLD, columns=(ID, Column("v", "varchar", length=80, charset="utf8mb4")))
     table.begin_copy(text, PLAN, 5, "")
@@ -340,10 +302,10 @@ def test_what_others_add_to_a_table_survives(tmp_path: Path, kind: Kind, address
     destination.publish(EpochEnd(6, "b:1", ""))
     assert table_rows(kind, tmp_path) == [(1, "a")]
     rests = f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema_of(tmp_path)}'"
-    assert database.queried(address, rests) == [("t",)]
+    assert database.queried(database_address, rests) == [("t",)]
 
 
-def test_a_unique_index_of_others_replaces_no_row(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
+def test_a_unique_index_of_others_replaces_no_row(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """The table stops before a row is lost, and continues when the index is gone."""
     world = World(tmp_path, kind=kind)
     destination = taken(world, "a", 1)
@@ -351,8 +313,8 @@ def test_a_unique_index_of_others_replaces_no_row(tmp_path: Path, kind: Kind, ad
     table.open(must_exist=False)
     table.append(CHUNKS, 1, world_files(world.chunk(OLD, [(1, 1), (2, 2)])))
     destination.publish(EpochEnd(1, "b:1", ""))
-    place = _quoted(kind, schema_of(tmp_path), "t")
-    database.queried(address, f"CREATE UNIQUE INDEX mine ON {place} (v)")
+    place = database.quoted(kind, schema_of(tmp_path), "t")
+    database.queried(database_address, f"CREATE UNIQUE INDEX mine ON {place} (v)")
     part = world_files(world.changes(OLD, [("-U", 2, 2), ("+U", 2, 1)]))
     if kind == "duckdb":
         return  # its tables have no key, and an index of others is an error for DuckDB itself
@@ -360,20 +322,20 @@ def test_a_unique_index_of_others_replaces_no_row(tmp_path: Path, kind: Kind, ad
         table.append(CHANGES, 2, part)
     destination.publish(EpochEnd(2, "b:1", ""))
     assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
-    mine = _quoted(kind, schema_of(tmp_path), "mine") if kind == "postgresql" else f"mine ON {place}"
-    database.queried(address, f"DROP INDEX {mine}")
+    mine = database.quoted(kind, schema_of(tmp_path), "mine") if kind == "postgresql" else f"mine ON {place}"
+    database.queried(database_address, f"DROP INDEX {mine}")
     assert table.append(CHANGES, 2, part)
     destination.publish(EpochEnd(2, "b:1", ""))
     assert table_rows(kind, tmp_path) == [(1, 1), (2, 1)]
 
 
 def test_a_runner_that_hangs_in_its_transaction_is_taken_over(
-    tmp_path: Path, kind: Kind, address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session holds the lock of the term, and is ended. What it had written is rolled back."""
     if kind == "duckdb":
         pytest.skip("one process has the file")
-    monkeypatch.setenv(DATABASE, json.dumps({**address, "lock_wait_s": 1}))
+    monkeypatch.setenv(DATABASE, json.dumps({**database_address, "lock_wait_s": 1}))
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
     earlier = taken(world, "a", 1)
@@ -387,258 +349,22 @@ def test_a_runner_that_hangs_in_its_transaction_is_taken_over(
 
 
 def test_rows_that_somebody_locks_are_waited_for(
-    tmp_path: Path, kind: Kind, address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a state of the database, not an error of the table."""
     if kind == "duckdb":
         pytest.skip("one process has the file")
-    monkeypatch.setenv(DATABASE, json.dumps({**address, "lock_wait_s": 1}))
+    monkeypatch.setenv(DATABASE, json.dumps({**database_address, "lock_wait_s": 1}))
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
     destination = taken(world, "a", 1)
     table = destination.table(Owner("L"), OLD, PLAN)
     table.open(must_exist=True)
     part = world_files(world.changes(OLD, [("-U", 2, 2), ("+U", 2, 20)]))
-    lock = f"SELECT * FROM {_quoted(kind, schema_of(tmp_path), 't')} FOR UPDATE"
+    lock = f"SELECT * FROM {database.quoted(kind, schema_of(tmp_path), 't')} FOR UPDATE"
     timeout = pytest.raises(StoreAwayError, match=r"lock timeout|Lock wait timeout")
-    with database.locked(address, lock), timeout:
+    with database.locked(database_address, lock), timeout:
         table.append(CHANGES, 4, part)
     assert table.append(CHANGES, 4, part)
     destination.publish(EpochEnd(4, "b:1", ""))
     assert table_rows(kind, tmp_path) == [(2, 20), (3, 3)]
-
-
-def _opened(world: World, run: str = "a", number: int = 1, table: Table = OLD) -> tuple[Any, Any]:
-    """A destination that a runner has taken, and its table."""
-    destination = taken(world, run, number)
-    made = destination.table(Owner("L"), table, PLAN)
-    made.open(must_exist=False)
-    return destination, made
-
-
-def _first(world: World, table: Table = OLD, rows: Any = ((1, 1), (2, 2))) -> tuple[Any, Any]:
-    """The same with its first copy."""
-    destination, made = _opened(world, table=table)
-    made.append(CHUNKS, 1, world_files(world.chunk(table, rows)))
-    made.complete_copy(1)
-    destination.publish(EpochEnd(1, "b:1", ""))
-    return destination, made
-
-
-@pytest.mark.parametrize("since", [2, 3, 4])
-def test_readers_have_the_old_rows_until_a_copy_is_complete(tmp_path: Path, kind: Kind, since: int) -> None:
-    """Whatever is applied again by a run that starts in between: the first copy was completed before."""
-    world = World(tmp_path, kind=kind)
-    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
-    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), resnapshot=switch(OLD, OLD))
-    world.epoch(split=WHOLE_SPLIT)
-    world.epoch(chunks=[world.chunk(OLD, [(7, 7)])])
-    world.records = world.records[: since + 1]
-    publish_story(world, tmp_path, ())
-    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "s")
-    for _ in range(2):
-        publisher = Publisher(world.sink(1000.0), world.destination(), ledger, journal)
-        assert ledger.state is not None
-        publisher.tables.open_all(ledger.state)
-        publisher.recover()
-        publisher.finish()
-        assert not publisher.tables.failed_tables()
-        assert table_rows(kind, tmp_path) == [(1, 1), (2, 2), (3, 3)]
-    journal.close()
-
-
-def _text(length: int, *more: Column) -> Table:
-    return replace(OLD, columns=(ID, Column("v", "varchar", length=4 * length, charset="utf8mb4"), *more))
-
-
-def test_alterations_are_applied_again(tmp_path: Path, kind: Kind) -> None:
-    """By a run that starts after the second one: the table has wider columns than the first one says."""
-    destination, table = _first(World(tmp_path, kind=kind), _text(10), [(1, "a")])
-    w = Column("w", "int")
-    for _ in range(2):
-        table.alter(_text(10, w), 2, copy_follows=False)
-        table.alter(_text(20, w), 3, copy_follows=False)
-        destination.publish(EpochEnd(3, "b:1", ""))
-        destination = World(tmp_path, kind=kind).destination()
-        table = destination.table(Owner("L"), _text(20, w), PLAN)
-    assert table_rows(kind, tmp_path, ("id", "v", "w")) == [(1, "a", None)]
-
-
-def test_a_wider_key_distinguishes_what_it_did(tmp_path: Path, kind: Kind) -> None:
-    """By case, and by blanks at the end."""
-
-    def keyed(length: int) -> Table:
-        return replace(OLD, columns=(Column("id", "varchar", nullable=False, length=4 * length, charset="utf8mb4"), V))
-
-    world = World(tmp_path, kind=kind)
-    destination, table = _first(world, keyed(10), [("a", 1)])
-    table.alter(keyed(20), 2, copy_follows=False)
-    changes_ = [("+I", "A", 2), ("+I", "a ", 3)]
-    table.append(CHANGES, 3, world_files(world.changes(keyed(20), changes_)))
-    destination.publish(EpochEnd(3, "b:1", ""))
-    assert table_rows(kind, tmp_path) == [("A", 2), ("a", 1), ("a ", 3)]
-
-
-def test_tables_of_others_with_like_names_stay(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
-    """Beside a table that is resnapshotted, replaced and dropped."""
-    world = World(tmp_path, kind=kind)
-    destination, table = _first(world)
-    schema = schema_of(tmp_path)
-    others = [f"t__tm_{word}" for word in ("copy", "old")]
-    for name in others:
-        database.queried(address, f"CREATE TABLE {_quoted(kind, schema, name)} (x int)")
-    destination.table(Owner("L"), replace(OLD, name="t__tm_copy2"), PLAN).open(must_exist=False)
-    for epoch, version in ((2, OLD), (4, _text(10))):
-        table.begin_copy(version, PLAN, epoch, "")
-        table.append(CHUNKS, epoch + 1, world_files(world.chunk(version, [(5, 5 if version is OLD else "x")])))
-        table.complete_copy(epoch + 1)
-        destination.publish(EpochEnd(epoch + 1, "b:1", ""))
-    table.drop()
-    for name in (*others, "t__tm_copy2"):
-        assert database.queried(address, f"SELECT * FROM {_quoted(kind, schema, name)}") == []
-
-
-def test_a_table_that_appears_meanwhile_is_not_adopted(
-    tmp_path: Path, kind: Kind, address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another one makes it between the look and the CREATE: it is refused then, and ever after."""
-    schema = schema_of(tmp_path)
-    create = "DATABASE" if kind == "mysql" else "SCHEMA"
-    place = _quoted(kind, schema, "t")
-    database.queried(address, f"CREATE {create} {_quoted(kind, schema)}", f"CREATE TABLE {place} (id int, v int)")
-    world = World(tmp_path, kind=kind)
-    with monkeypatch.context() as patch:
-        patch.setattr(table_module, "require_place", lambda *_: None)
-        with pytest.raises(DestinationError, match="exist"):
-            _opened(world)
-    with pytest.raises(SpecError, match="has not made it"):
-        _opened(world, "b", 2)
-    taken(world, "c", 3).table(Owner("L"), OLD, PLAN).drop()
-    assert database.queried(address, f"SELECT * FROM {place}") == []
-
-
-def test_a_table_whose_maker_was_killed_is_made_again(
-    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before its record was there."""
-    world = World(tmp_path, kind=kind)
-    with monkeypatch.context() as patch:
-        patch.setattr(DatabaseState, "write_table", _kill)
-        with pytest.raises(_Killed):
-            _opened(world)
-    _, table = _opened(world, "b", 2)
-    assert table.is_there
-
-
-def _kill(*_: Any) -> None:
-    raise _Killed
-
-
-def test_another_primary_key_stops_the_table(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
-    """On MySQL, where an update would double the row."""
-    if kind != "mysql":
-        pytest.skip("the statements name the key")
-    world = World(tmp_path, kind=kind)
-    _, table = _first(world)
-    place = _quoted(kind, schema_of(tmp_path), "t")
-    database.queried(
-        address, f"ALTER TABLE {place} ADD part int NOT NULL DEFAULT 0, DROP PRIMARY KEY, ADD PRIMARY KEY (id, part)"
-    )
-    part = world_files(world.changes(OLD, [("-U", 1, 1), ("+U", 1, 10)]))
-    with pytest.raises(DestinationError, match=r"another primary key than \(id\)"):
-        table.append(CHANGES, 2, part)
-    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
-
-
-def test_a_copy_that_somebody_drops_is_not_complete(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
-    """Readers keep the old rows, and the table stops."""
-    world = World(tmp_path, kind=kind)
-    destination, table = _first(world)
-    table.begin_copy(OLD, PLAN, 2, "")
-    table.append(CHUNKS, 3, world_files(world.chunk(OLD, [(5, 5)])))
-    destination.publish(EpochEnd(3, "b:1", ""))
-    names = f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema_of(tmp_path)}'"
-    (copy,) = [name for (name,) in database.queried(address, names) if "__tm_copy" in name]
-    database.queried(address, f"DROP TABLE {_quoted(kind, schema_of(tmp_path), copy)}")
-    with pytest.raises(DestinationError, match="is gone"):
-        table.complete_copy(4)
-    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
-
-
-def test_a_part_that_fails_when_it_is_run_again_fails_alone(
-    tmp_path: Path, kind: Kind, address: dict[str, Any]
-) -> None:
-    """The session was lost, and one of the tables with it; the other one is committed before its error is raised."""
-    world = World(tmp_path, kind=kind)
-    destination, table = _first(world)
-    other = replace(OLD, name="u")
-    second = destination.table(Owner("L"), other, PLAN)
-    second.open(must_exist=False)
-    table.append(CHANGES, 2, world_files(world.changes(OLD, [("+I", 3, 3)])))
-    second.append(CHANGES, 2, world_files(world.changes(other, [("+I", 8, 8)])))
-    destination._transaction._session.connection.close()
-    database.queried(address, f"DROP TABLE {_quoted(kind, schema_of(tmp_path), 't')}")
-    with pytest.raises(DestinationError):
-        destination.publish(EpochEnd(2, "b:1", ""))
-    assert database.rows_of(address, schema_of(tmp_path), "u", ("id", "v")) == [(8, 8)]
-    destination.publish(EpochEnd(2, "b:1", ""))
-
-
-def test_a_deferred_constraint_stops_its_table_alone(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
-    """It would fail with the commit of all tables."""
-    if kind != "postgresql":
-        pytest.skip("constraints are checked at once")
-    world = World(tmp_path, kind=kind)
-    destination, table = _first(world)
-    schema = schema_of(tmp_path)
-    child = f'CREATE TABLE "{schema}".child (id int REFERENCES "{schema}".t (id) DEFERRABLE INITIALLY DEFERRED)'
-    database.queried(address, child, f'INSERT INTO "{schema}".child VALUES (1)')
-    with pytest.raises(DestinationError, match="foreign key"):
-        table.append(CHANGES, 2, world_files(world.changes(OLD, [("-D", 1, 1)])))
-    destination.publish(EpochEnd(2, "b:1", ""))
-    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
-
-
-def test_a_column_of_others_is_not_taken_for_the_sources(tmp_path: Path, kind: Kind, address: dict[str, Any]) -> None:
-    """The source gets a column of the same name: its rows have NULL there, not what somebody else has written."""
-    world = World(tmp_path, kind=kind)
-    _, table = _first(world)
-    place = _quoted(kind, schema_of(tmp_path), "t")
-    database.queried(address, f"ALTER TABLE {place} ADD COLUMN w int", f"UPDATE {place} SET w = 77")
-    with pytest.raises(DestinationError, match="column 'w' that the pipeline has not made"):
-        table.alter(WIDER, 2, copy_follows=False)
-    database.queried(address, f"ALTER TABLE {place} DROP COLUMN w")
-    table.alter(WIDER, 2, copy_follows=False)
-
-
-def test_two_runners_that_take_a_new_database_at_once(tmp_path: Path, kind: Kind) -> None:
-    """One has it, and the other one is refused as at any other time."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
-    world = World(tmp_path, kind=kind)
-    with ThreadPoolExecutor(2) as pool:
-        results = [pool.submit(taken, world, run, 1) for run in ("a", "b")]
-    errors = [one.exception() for one in results]
-    assert sorted(type(one).__name__ for one in errors) == ["NoneType", "PipelineHeldError"]
-
-
-def test_a_definition_that_hangs_is_ended_by_a_later_runner(
-    tmp_path: Path, kind: Kind, address: dict[str, Any]
-) -> None:
-    """A reader keeps the table from being altered; nothing of it happens once the later runner has the term."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
-    world = World(tmp_path, kind=kind)
-    _, table = _first(world)
-    place = _quoted(kind, schema_of(tmp_path), "t")
-    with ThreadPoolExecutor(1) as pool, database.locked(address, f"SELECT * FROM {place}"):
-        altering = pool.submit(table.alter, WIDER, 2, copy_follows=False)
-        wait_for(lambda: database.waits(address, "ALTER"))
-        later = taken(world, "b", 2)
-        assert isinstance(altering.exception(), PipelineHeldError)
-    again = later.table(Owner("L"), OLD, PLAN)
-    again.open(must_exist=True)
-    again.alter(WIDER, 2, copy_follows=False)
-    later.publish(EpochEnd(2, "b:1", ""))
-    assert table_rows(kind, tmp_path, ("id", "v", "w")) == [(1, 1, None), (2, 2, None)]

@@ -1,7 +1,6 @@
 """Every type and its extreme values, written to PostgreSQL, MySQL and MariaDB, and read back by their own clients."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -25,16 +24,9 @@ from tests.live.support import every_type
 from tests.live.support.compare import source_table
 from tests.servers import Server
 from tests.servers.pool import Pool
-from tests.servers.postgres import Postgres, postgres
+from tests.servers.postgres import Postgres
 from tests.support import database as databases
 from tests.unit.destination.support import DATABASE, OLD, PLAN, World, schema_of
-
-
-@pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A PostgreSQL for the tests of this file."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as running:
-        yield running
 
 
 @pytest.fixture

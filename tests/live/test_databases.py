@@ -3,7 +3,6 @@
 import random
 import signal
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,20 +17,13 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.kafka_broker import kafka_broker
 from tests.servers.pool import Pool
-from tests.servers.postgres import Postgres, postgres
+from tests.servers.postgres import Postgres
 from tests.support import database as databases
 from tests.support import kafka
 from tests.support.depth import depth, on
 
 STATE = "tidemark_state"
 COLUMNS = ("id", "quantity")
-
-
-@pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A PostgreSQL for the tests of this file."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as running:
-        yield running
 
 
 def _section(address: dict[str, Any], name: str = "sink", more: str = "") -> str:
@@ -214,6 +206,16 @@ def test_what_stops_a_table_is_ended_as_its_hint_says(
     assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
     pipeline.run("caught-up")
     _assert_equal(address, server, database, "t")
+
+    postgresql.run(f"ALTER TABLE {database}.t ADD COLUMN extra INT")
+    server.execute(f"ALTER TABLE {database}.t ADD COLUMN extra INT")
+    stopped = pipeline.command("run", "--until", "caught-up")
+    assert "a column 'extra' that the pipeline has not made" in " ".join((stopped.stdout + stopped.stderr).split())
+    postgresql.run(f"ALTER TABLE {database}.t DROP COLUMN extra")
+    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
+    pipeline.run("caught-up")
+    _assert_equal(address, server, database, "t")
+    server.execute(f"ALTER TABLE {database}.t DROP COLUMN extra")
 
     postgresql.run(f"ALTER TABLE {database}.t ADD CONSTRAINT few CHECK (quantity < 5)")
     server.execute(f"INSERT INTO {database}.t VALUES (3, 'c', 9)")

@@ -12,6 +12,16 @@ Address = Mapping[str, Any]
 """`[sink.database]`: host, port, user, database."""
 
 
+class Killed(BaseException):
+    """Ends a runner where it is."""
+
+
+def quoted(kind: str, *names: str) -> str:
+    """A name in a statement, after those of its schema. kind: of the destination."""
+    mark = "`" if kind == "mysql" else '"'
+    return ".".join(f"{mark}{name}{mark}" for name in names)
+
+
 def rows_of(address: Address, schema: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     """The rows of a table."""
     mark = "`" if address.get("port") and not _is_postgres(address) else '"'

@@ -113,7 +113,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),
-    "explore/reading.py::_not_there": (3, INPUT),
+    "explore/reading.py::_not_there": (4, INPUT),
     "explore/reading.py::reading_of": (1, INPUT),
     "pipeline/formats.py::check": (1, OUTSIDE),
     "pipeline/frozen_runner.py::": (

@@ -1,6 +1,6 @@
 """Which runner may write to the tables: the one whose term is in the pipeline's row of `_tidemark_epochs`.
 
-The session that writes has a named lock of the database (`SqlServer.hold`) for as long as it lives, and each
+The session that writes has a named lock of the database (`SqlServer.locks`) for as long as it lives, and each
 transaction begins by locking that row. A later runner takes the named lock first. If the earlier one does not let it
 go, as one that hangs in a transaction or a definition, its session is ended. So nothing of it happens behind the later
 runner's back.
@@ -19,7 +19,7 @@ from engine.destination.database.sql_server import DatabaseSession, SqlServer
 from engine.destination.fence import Term, takeover_error
 
 _TAKE_S = 3
-"""So long may a session of an earlier runner go on."""
+"""So long may a session of an earlier runner continue."""
 
 
 class DatabaseTerms:
@@ -48,7 +48,7 @@ class DatabaseTerms:
             except StoreAwayError:
                 if is_last:
                     raise
-                self._reading.ask(partial(self._server.end_holder, pipeline=state.pipeline))
+                self._reading.ask(partial(self._server.locks.end_holder, pipeline=state.pipeline))
             except DestinationError:  # another pipeline makes the same tables at the same time
                 if is_last:
                     raise
@@ -63,7 +63,7 @@ class DatabaseTerms:
         except self._server.failures as error:
             raise self._server.explained(error) from error
         try:
-            self._server.hold(session, state.pipeline, _TAKE_S)
+            self._server.locks.hold(session, state.pipeline, _TAKE_S)
             self._server.create_state(session)
             session.commit()
             newest = state.term(session, locks=True)
@@ -92,7 +92,7 @@ class DatabaseTerms:
         if self._own is not None and self._state is not None:
             self._compare(self._state.term(session, locks=False), self._own)
             session.rollback()
-            self._server.hold(session, self._state.pipeline)
+            self._server.locks.hold(session, self._state.pipeline)
             session.rollback()
 
     def lock(self, session: DatabaseSession) -> None:

@@ -18,6 +18,7 @@ from engine.decode.types import value_type
 from engine.destination.database.sql_server import (
     STATE_TABLES,
     DatabaseSession,
+    SessionLocks,
     StoredColumn,
     TablePlace,
     qualified,
@@ -40,6 +41,16 @@ _TYPES: dict[Any, str] = {
     pa.date32(): "date",
     pa.binary(): "blob",
 }
+
+
+class NoLocks:
+    """None is needed: one process has the file."""
+
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """One process has the file."""
+
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """A process that has the file open keeps others out until it closes it."""
 
 
 class _DuckdbSession:
@@ -102,6 +113,7 @@ class DuckdbServer:
     def __init__(self, settings: DatabaseSettings) -> None:
         assert settings.file is not None, "the spec requires it"
         self._file = settings.file
+        self.locks: SessionLocks = NoLocks()
         self.place = settings.place("duckdb")
 
     def connect(self) -> DatabaseSession:
@@ -211,12 +223,6 @@ class DuckdbServer:
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """A statement names the key, so an index of somebody else replaces nothing."""
-
-    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
-        """One process has the file."""
-
-    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
-        """A process that has the file open keeps others out until it closes it."""
 
     def table_end(self, mark: str) -> str:
         """Nothing: a table and its record are made in one transaction."""

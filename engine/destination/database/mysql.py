@@ -20,6 +20,7 @@ from engine.destination.database.sql_server import (
     BATCH_BYTES,
     STATE_TABLES,
     DatabaseSession,
+    SessionLocks,
     StoredColumn,
     TablePlace,
     qualified,
@@ -59,6 +60,26 @@ _TYPES: dict[Any, str] = {
 }
 _NAMED_ALIKE = ("year", "json")
 _WITH_FRACTION = ("time", "datetime", "timestamp")
+
+
+class GetLocks:
+    """Named locks by GET_LOCK."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
+
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """By GET_LOCK."""
+        seconds = self._settings.lock_wait_s if wait_s is None else wait_s
+        if session.query(f"SELECT GET_LOCK({_lock_name(pipeline)}, {seconds:d})")[0][0] != 1:
+            raise StoreAwayError(f"Another session of this pipeline writes: {self._settings.place('mysql')}")
+
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """By the lock's connection."""
+        number = session.query(f"SELECT IS_USED_LOCK({_lock_name(pipeline)})")[0][0]
+        if number is not None:
+            with suppress(pymysql.Error):  # it has ended meanwhile
+                session.run(f"KILL {int(number):d}")
 
 
 class _MysqlSession:
@@ -105,6 +126,7 @@ class MysqlServer:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
+        self.locks: SessionLocks = GetLocks(settings)
         self.place = settings.place("mysql")
         self.state_schema = settings.database
         self._collation = ""
@@ -283,19 +305,6 @@ class MysqlServer:
                 hint=f"Make it an index that is not unique: DROP INDEX {names} ON {place}, then CREATE INDEX. Then "
                 "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
             )
-
-    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
-        """By GET_LOCK."""
-        seconds = self._settings.lock_wait_s if wait_s is None else wait_s
-        if session.query(f"SELECT GET_LOCK({_lock_name(pipeline)}, {seconds:d})")[0][0] != 1:
-            raise StoreAwayError(f"Another session of this pipeline writes: {self.place}")
-
-    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
-        """By the lock's connection."""
-        number = session.query(f"SELECT IS_USED_LOCK({_lock_name(pipeline)})")[0][0]
-        if number is not None:
-            with suppress(pymysql.Error):  # it has ended meanwhile
-                session.run(f"KILL {int(number):d}")
 
     def table_end(self, mark: str) -> str:
         """The engine, whatever the default is, and a comment: a table is made before its record."""

@@ -16,6 +16,7 @@ from engine.destination.database.sql_literals import batches_of, hexadecimal, li
 from engine.destination.database.sql_server import (
     STATE_TABLES,
     DatabaseSession,
+    SessionLocks,
     StoredColumn,
     TablePlace,
     qualified,
@@ -42,6 +43,33 @@ _TYPES: dict[Any, str] = {
     pa.date32(): "date",
     pa.binary(): "bytea",
 }
+
+
+class AdvisoryLocks:
+    """Named locks by advisory locks."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
+
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """By an advisory lock."""
+        usual_s = self._settings.lock_wait_s
+        for seconds, statement in (
+            (usual_s if wait_s is None else wait_s, f"SELECT pg_advisory_lock({_number(pipeline):d})"),
+            (usual_s, "SELECT 1"),
+        ):
+            session.run(f"SET lock_timeout = '{seconds}s'")
+            session.query(statement)
+        session.commit()
+
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """By the lock's process."""
+        number = _number(pipeline) & (1 << 64) - 1
+        session.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            f"AND classid = {number >> 32}::oid AND objid = {number & 0xFFFFFFFF}::oid AND pid <> pg_backend_pid() AND "
+            "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -86,6 +114,7 @@ class PostgresServer:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
+        self.locks: SessionLocks = AdvisoryLocks(settings)
         self.place = settings.place("postgresql")
         self.state_schema = settings.state_schema
 
@@ -265,26 +294,6 @@ class PostgresServer:
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
-
-    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
-        """By an advisory lock."""
-        usual_s = self._settings.lock_wait_s
-        for seconds, statement in (
-            (usual_s if wait_s is None else wait_s, f"SELECT pg_advisory_lock({_number(pipeline):d})"),
-            (usual_s, "SELECT 1"),
-        ):
-            session.run(f"SET lock_timeout = '{seconds}s'")
-            session.query(statement)
-        session.commit()
-
-    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
-        """By the lock's process."""
-        number = _number(pipeline) & (1 << 64) - 1
-        session.query(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
-            f"AND classid = {number >> 32}::oid AND objid = {number & 0xFFFFFFFF}::oid AND pid <> pg_backend_pid() AND "
-            "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
 
     def table_end(self, mark: str) -> str:
         """Nothing: a table and its record are made in one transaction."""

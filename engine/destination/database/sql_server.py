@@ -51,6 +51,19 @@ class DatabaseSession(Protocol):
     def close(self) -> None: ...
 
 
+class SessionLocks(Protocol):
+    """Named locks of sessions."""
+
+    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
+        """Take the named lock of a pipeline, for as long as the session lives.
+
+        Raises StoreAwayError, or the driver's errors, if another session has it. wait_s: by default `lock_wait_s`.
+        """
+
+    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
+        """End the session that has the named lock of a pipeline, if there is one."""
+
+
 class SqlServer(Protocol):
     """A kind of database, at an address."""
 
@@ -76,6 +89,8 @@ class SqlServer(Protocol):
     """Whether two columns may not differ by case alone."""
     failures: tuple[type[Exception], ...]
     """The driver's errors."""
+    locks: SessionLocks
+    """By which one session of a pipeline at a time writes."""
 
     def connect(self) -> DatabaseSession:
         """Open a session. Raises the driver's errors, SpecError."""
@@ -139,15 +154,6 @@ class SqlServer(Protocol):
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """Raises DestinationError if the table's indexes could make a write replace another row, or double one."""
-
-    def hold(self, session: DatabaseSession, pipeline: str, wait_s: int | None = None) -> None:
-        """Take the named lock of a pipeline, for as long as the session lives.
-
-        Raises StoreAwayError, or the driver's errors, if another session has it. wait_s: by default `lock_wait_s`.
-        """
-
-    def end_holder(self, session: DatabaseSession, pipeline: str) -> None:
-        """End the session that has the named lock of a pipeline, if there is one."""
 
 
 def refused(product: str, why: str) -> DestinationError:
