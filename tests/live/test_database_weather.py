@@ -97,6 +97,14 @@ def test_alterations_are_applied_again(tmp_path: Path, kind: Kind) -> None:
         destination = World(tmp_path, kind=kind).destination()
         table = destination.table(Owner("L"), _text(20, w), PLAN)
     assert table_rows(kind, tmp_path, ("id", "v", "w")) == [(1, "a", None)]
+    for _ in range(2):
+        table.alter(_text(20, w), 3, copy_follows=False)
+        table.begin_copy(OLD, PLAN, 4, "")
+        destination.publish(EpochEnd(4, "b:1", ""))
+    table.append(CHUNKS, 5, world_files(World(tmp_path, kind=kind).chunk(OLD, [(1, 11)])))
+    table.complete_copy(5)
+    destination.publish(EpochEnd(5, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(1, 11)]
 
 
 def test_a_wider_key_distinguishes_what_it_did(tmp_path: Path, kind: Kind) -> None:

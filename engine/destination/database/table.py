@@ -154,6 +154,8 @@ class DatabaseTable:
         columns = self._definitions.declared(table)
 
         def step(session: DatabaseSession) -> int:
+            if epoch <= self._records.read_epochs(session).begun:
+                return _HAS_IT  # a copy with later columns has begun since
             record = self._records.read(session)
             united = self._definitions.united(table, record.target_columns, columns)
             write = partial(self._records.write, session)
