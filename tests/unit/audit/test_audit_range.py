@@ -3,21 +3,30 @@
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from engine.audit.audit_range import (
     BORDER_BYTES,
+    AuditedRange,
+    CommittedHistory,
     Since,
     StreamEvent,
     TransactionBounds,
+    audited_range,
     bound_before,
     check_available,
     parsed,
     streaming_since,
 )
 from engine.base.errors import SpecError
+from engine.decode.schema import Column, Table
+from engine.ledger.state import State, TableState
+from engine.plan.chunks import WHOLE
+from engine.plan.coverage import Coverage
 from engine.source.positions import Position
+from engine.spec.settings import Spec
 
 
 def epoch(begin: int, end: int) -> StreamEvent:
@@ -128,3 +137,21 @@ def test_purged_positions() -> None:
     assert not check_available(None, files)
     assert "purged" in check_available(Position("b.000002", 4), files)
     assert "no such file" in check_available(Position("b.000005", 4), files)
+
+
+def test_a_range_never_ends_before_it_begins(tmp_path: Path) -> None:
+    """A table was added again after what is committed, or --to is earlier than what can be compared."""
+    table = Table("d", "t", (Column("id", "int", nullable=False),), ("id",))
+    spec = Spec.model_validate(
+        {
+            "name": "x",
+            "source": {"host": "h", "user": "u", "tables": ["d.*"]},
+            "sink": {"path": str(tmp_path / "lake")},
+        }
+    )
+    copied = TableState(table.as_dict(), {}, Coverage(runs=(WHOLE,)))
+    state = State(0, "l", "s", Position("b.000001", 400), 0, {"d.t": copied})
+    history = CommittedHistory(state, ())
+    outcome = audited_range(spec, history, "d.t", {"b.000001": 900}, (None, Position("b.000001", 100)))
+    assert isinstance(outcome, AuditedRange), outcome
+    assert outcome.start == outcome.end == Position("b.000001", 400)
