@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -63,9 +64,10 @@ def _is_postgres(address: Address) -> bool:
 def _connected(address: Address) -> Any:
     if "file" in address:
         return duckdb.connect(address["file"])
-    host, port, user = address["host"], address["port"], address["user"]
+    host, port, user, name = (address[key] for key in ("host", "port", "user", "database"))
+    password = Path(address["password_file"]).read_text() if "password_file" in address else ""
     if _is_postgres(address):
-        return psycopg.connect(host=host, port=port, user=user, dbname=address["database"], autocommit=True)
+        return psycopg.connect(host=host, port=port, user=user, password=password, dbname=name, autocommit=True)
     return pymysql.connect(
-        host=host, port=port, user=user, database=address["database"], charset="utf8mb4", autocommit=True
+        host=host, port=port, user=user, password=password, database=name, charset="utf8mb4", autocommit=True
     )
