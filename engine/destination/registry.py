@@ -51,6 +51,15 @@ def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:
     return trial.fault, trial.remedy
 
 
+def server_notices(sink: Sink) -> list[str]:
+    """What acts on the rows that are written to the servers of a sink, or refuses some. Raises as `ask_servers`."""
+    if sink.database is None:
+        return []
+    from engine.destination.database.side_effects import side_effects
+
+    return side_effects(sink)
+
+
 def ask_servers(sink: Sink) -> None:
     """Raises the error of servers that cannot be used now. One request; none if the sink has no servers."""
     if sink.kafka is not None:

@@ -11,11 +11,13 @@ from engine.base.errors import DestinationError, PipelineHeldError, SpecError
 from engine.decode.schema import Column, Table
 from engine.destination.database import table as table_module
 from engine.destination.database.database_state import DatabaseState
+from engine.destination.database.side_effects import side_effects
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
+from engine.run.lifecycle.destination_check import check_destination
 from tests.support import database
 from tests.unit.destination.support import (
     ID,
@@ -298,3 +300,35 @@ def test_a_definition_that_hangs_is_ended_by_a_later_runner(
     again.alter(WIDER, 2, copy_follows=False)
     later.publish(EpochEnd(2, "b:1", ""))
     assert table_rows(kind, tmp_path, ("id", "v", "w")) == [(1, 1, None), (2, 2, None)]
+
+
+def test_triggers_and_foreign_keys_are_named(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
+    """Those on tables of pipelines, and no others."""
+    if kind == "duckdb":
+        pytest.skip("it has no triggers")
+    world = World(tmp_path, kind=kind)
+    _first(world)
+    sink, schema = world.sink(0.0).model_copy(update={"path": "x://"}), schema_of(tmp_path)
+    place, child = (database.quoted(kind, schema, name) for name in ("t", "child"))
+    database.queried(
+        database_address,
+        f"CREATE TABLE {child} (id int, CONSTRAINT {schema}_fk FOREIGN KEY (id) REFERENCES {place} (id))",
+    )
+    if kind == "postgresql":
+        function = f"{database.quoted(kind, schema, 'f')}()"
+        database.queried(
+            database_address,
+            f"CREATE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+            f"CREATE TRIGGER {schema}_tr BEFORE INSERT ON {place} FOR EACH ROW EXECUTE FUNCTION {function}",
+            f"CREATE TRIGGER other BEFORE INSERT ON {child} FOR EACH ROW EXECUTE FUNCTION {function}",
+        )
+    else:
+        trigger = database.quoted(kind, schema, f"{schema}_tr")
+        database.queried(
+            database_address, f"CREATE TRIGGER {trigger} BEFORE INSERT ON {place} FOR EACH ROW SET NEW.v = NEW.v"
+        )
+    found = [one for one in side_effects(sink) if schema in one]
+    assert sorted(found) == [f"foreign key {schema}_fk on {schema}.t", f"trigger {schema}_tr on {schema}.t"]
+    check = check_destination(world.sink(0.0).model_copy(update={"path": f"{kind}://x"}))
+    assert check.outcome == "warn"
+    assert f"trigger {schema}_tr on {schema}.t" in check.actual

@@ -9,7 +9,7 @@ sql_server             what the room asks of a kind of database; `postgresql`, `
                        kinds
 sql_literals           Arrow columns as literals of SQL
 table_names            where a table is, by the rule of the spec
-database_trial         whether a server can be used
+database_trial         whether a server can be used; `side_effects`: triggers and foreign keys there
 
 Everything that a table gets is one step of the transaction. A step begins with the table's record in the database, and
 does nothing if that says that the epoch is there. So whatever becomes of a transaction (a deadlock, a lost connection,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from engine.base.errors import PreflightError
 from engine.base.writable import write_fault
-from engine.destination.registry import ask_servers, server_fault
+from engine.destination.registry import ask_servers, server_fault, server_notices
 from engine.source.preflight import Check
 from engine.spec.sink_settings import Sink
 from engine.store.folder_at import folder_at
@@ -12,6 +12,8 @@ from engine.store.folder_trial import tried
 
 _WHY = "Mirrors and change logs are written there."
 _OF_SERVERS = {"kafka": ("topics can be created, and transactions begun", "Messages are sent there.")}
+_NOTICES = "They act on each row that is written, or refuse it. A refused row stops its table."
+_NO_FIX = "Drop them, or make sure that they refuse no row."
 _OF_DATABASES = ("tables can be created and written", "Rows are written there.")
 
 
@@ -21,6 +23,8 @@ def check_destination(sink: Sink) -> Check:
     fault, fix = server_fault(sink)
     if fault or sink.has_no_folder:
         expected, why = _OF_SERVERS.get(sink.type, _OF_DATABASES)
+        if not fault and (notices := server_notices(sink)):
+            return Check(name, "warn", "neither triggers nor foreign keys", ", ".join(notices), _NOTICES, _NO_FIX)
         return Check(name, "fail" if fault else "ok", expected, fault or expected, why, fix)
     if (folder := sink.local_path) is None:
         return _of_bucket(sink, name)
