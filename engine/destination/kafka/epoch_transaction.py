@@ -140,6 +140,11 @@ class TransactionalProducer:
             if topic in (None, message.topic()) and error.code() not in _PURGED:
                 raise self._failed(error)
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether messages of the open transaction failed, other than those that were taken as refused."""
+        return any(error.code() not in _PURGED for _, error in list(self._faults))
+
     def take_refusals(self) -> dict[str, Exception]:
         """By topic, the errors of messages that the brokers rejected for good. Each is returned once."""
         refusals = dict[str, Exception]()
@@ -263,6 +268,8 @@ class EpochTransaction:
             self._producer.flush()  # the threads of several tables wait at the same time
             with self._lock:
                 self._refused |= self._producer.take_refusals()
+                if self._producer.has_failures:
+                    self._producer.abort()  # another table's refusal has, and nothing is known of this part
                 if number != self._number or not self._producer.is_open:
                     self._ensure_open()  # another table's failure has ended the transaction: is this part refused, too?
                 self._raise_refusal(part.topic)
