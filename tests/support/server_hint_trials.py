@@ -3,6 +3,7 @@
 from tests.support.hint_kinds import INPUT, OUTSIDE, Trials
 
 OF_SERVERS: dict[str, tuple[int, Trials]] = {
+    "run/lifecycle/destination_check.py::": (1, OUTSIDE),
     "destination/database/database_terms.py::DatabaseTerms._compare": (1, OUTSIDE),
     "destination/database/mysql.py::_require_room": (
         1,
