@@ -169,6 +169,7 @@ class Target:
         copy_start = self.destination.begin_copy(table, plan, epoch, until)
         self.applied_epochs["changes"] = max(self.applied_epochs["changes"], copy_start.generation)
         if self.destination.mirror is None:
+            self.applied_epochs["chunks"] = max(self.applied_epochs["chunks"], copy_start.generation)
             self._forget_waiting()
             if empties_mirror:  # nothing else says that this copy is complete
                 complete_copy(self, epoch)

@@ -1,5 +1,6 @@
 """Databases as destinations, where somebody or something gets in the way."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from engine.base.errors import DestinationError, PipelineHeldError, SpecError
 from engine.decode.schema import Column, Table
+from engine.destination.capabilities import CompletesCopies
 from engine.destination.database import table as table_module
 from engine.destination.database.database_state import DatabaseState
 from engine.destination.database.side_effects import side_effects
@@ -236,7 +238,20 @@ def test_a_part_that_fails_when_it_is_run_again_fails_alone(
     with pytest.raises(DestinationError):
         destination.publish(EpochEnd(2, "b:1", ""))
     assert database.rows_of(database_address, schema_of(tmp_path), "u", ("id", "v")) == [(8, 8)]
-    destination.publish(EpochEnd(2, "b:1", ""))
+    second.append(CHANGES, 3, world_files(world.changes(other, [("+I", 9, 9)])))
+    actions: list[Callable[[], object]] = [
+        lambda: table.append(CHANGES, 3, world_files(world.changes(OLD, [("+I", 4, 4)]))),
+        lambda: table.alter(WIDER, 3, copy_follows=False),
+        lambda: destination.publish(EpochEnd(3, "b:1", "")),
+    ]
+    for action in actions:
+        with pytest.raises(DestinationError):
+            action()
+    assert len(database.rows_of(database_address, schema_of(tmp_path), "u", ("id", "v"))) == 2
+    table.open(must_exist=False, copied_as=OLD)
+    table.append(CHUNKS, 5, world_files(world.chunk(OLD, [(5, 5)])))
+    destination.publish(EpochEnd(5, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(5, 5)]
 
 
 def test_a_deferred_constraint_stops_its_table_alone(
@@ -332,3 +347,52 @@ def test_triggers_and_foreign_keys_are_named(tmp_path: Path, kind: Kind, databas
     check = check_destination(world.sink(0.0).model_copy(update={"path": f"{kind}://x"}))
     assert check.outcome == "warn"
     assert f"trigger {schema}_tr on {schema}.t" in check.actual
+
+
+def test_files_of_an_earlier_copy_are_not_for_the_next_one(tmp_path: Path, kind: Kind) -> None:
+    """The first copy was refused; a run that starts during the second one has its files, too."""
+    world = World(tmp_path, kind=kind)
+    destination, table = _opened(world)
+    table.begin_copy(OLD, PLAN, 2, "")
+    destination.publish(EpochEnd(2, "b:1", ""))
+    again = taken(world, "b", 2).table(Owner("L"), OLD, PLAN)
+    again.open(must_exist=True)
+    assert again.append(CHUNKS, 1, world_files(world.chunk(OLD, [(1, 1), (2, 2)]))) is None
+    assert again.last_epoch(CHUNKS) == 2
+
+
+def test_the_order_of_key_columns_may_change(tmp_path: Path, kind: Kind) -> None:
+    """By a resnapshot: the key is the same."""
+    world = World(tmp_path, kind=kind)
+    both = replace(OLD, columns=(ID, Column("v", "int", nullable=False)), key=("id", "v"))
+    destination, table = _first(world, both)
+    turned = replace(both, key=("v", "id"))
+    table.begin_copy(turned, PLAN, 2, "")
+    table.append(CHUNKS, 3, world_files(world.chunk(turned, [(7, 8)])))
+    table.complete_copy(3)
+    destination.publish(EpochEnd(3, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(7, 8)]
+
+
+def test_what_a_copy_leaves_is_dropped_after_a_kill(
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is no proof of a later copy."""
+    world = World(tmp_path, kind=kind)
+    destination, table = _first(world)
+    table.begin_copy(_text(10), PLAN, 2, "")
+    table.append(CHUNKS, 3, world_files(world.chunk(_text(10), [(6, "y")])))
+    with monkeypatch.context() as patch:
+        patch.setattr(table_module.DatabaseTable, "_without_rests", _kill)
+        with pytest.raises(database.Killed):
+            table.complete_copy(3)
+        destination.publish(EpochEnd(3, "b:1", ""))
+    later = taken(world, "b", 2)
+    table = later.table(Owner("L"), _text(10), PLAN)
+    table.open(must_exist=True)
+    assert isinstance(table, CompletesCopies)
+    table.complete_copy(3)
+    later.publish(EpochEnd(3, "b:1", ""))
+    names = f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema_of(tmp_path)}'"
+    assert database.queried(database_address, names) == [("t",)]
+    assert table_rows(kind, tmp_path) == [(6, "y")]

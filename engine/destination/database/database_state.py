@@ -39,6 +39,7 @@ class _TableJson:
     copy_columns: list[dict[str, Any]]
     rests: list[dict[str, str]]
     adding: list[str]
+    is_swapping: bool
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class TableRecord:
     """What a complete copy has left, to be dropped."""
     adding: tuple[str, ...] = ()
     """The names of columns that are being added: they may be there already, and are not those of others."""
+    is_swapping: bool = False
+    """Whether the copy is taking the table's place: it may have it already."""
 
     @property
     def target(self) -> TablePlace:
@@ -77,7 +80,7 @@ class TableRecord:
         columns, copied = (tuple(StoredColumn(**one) for one in some) for some in (raw.columns, raw.copy_columns))
         copy = None if raw.copy is None else TablePlace(**raw.copy)
         rests = tuple(TablePlace(**one) for one in raw.rests)
-        return cls(TablePlace(**raw.place), columns, copy, copied, rests, tuple(raw.adding))
+        return cls(TablePlace(**raw.place), columns, copy, copied, rests, tuple(raw.adding), raw.is_swapping)
 
 
 @dataclass(frozen=True)

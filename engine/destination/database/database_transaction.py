@@ -37,16 +37,19 @@ class DatabaseTransaction:
         self._terms = terms
         self._session: DatabaseSession | None = None
         self._is_open = False
-        self._steps: list[Step] = []
-        self._rejection: DestinationError | None = None
-        """The first error of a step that had worked, and did not when it was run again."""
+        self._steps: list[tuple[str, Step]] = []
+        """By table, in order."""
+        self._rejections: dict[str, DestinationError] = {}
+        """By table, the error of a step that had worked, and did not when it was run again. Its later steps are
+        refused."""
         self._is_ahead = False
         """Whether a definition has committed something since the last end of epochs."""
         self._lock = threading.RLock()
 
-    def add(self, step: Step) -> int:
-        """Run a step. It is committed by `commit`. Returns what the step returns."""
+    def add(self, table: str, step: Step) -> int:
+        """Run a step of a table. It is committed by `commit`. Returns what the step returns."""
         with self._lock:
+            self._refuse_rejected(table)
             for attempt in range(_ATTEMPTS):
                 try:
                     count = self._ran(self._ready(), step)
@@ -57,7 +60,7 @@ class DatabaseTransaction:
                     self._end_empty()
                     raise
                 else:
-                    self._steps.append(step)
+                    self._steps.append((table, step))
                     return count
             raise AssertionError
 
@@ -71,18 +74,28 @@ class DatabaseTransaction:
                 self._discard()
             self._make_way()
 
-    def define(self, step: Step, *, is_durable: bool = False) -> int:
-        """Run a step with definitions of tables. It MUST be harmless to run it again after a kill in its middle.
+    def forgive(self, table: str) -> None:
+        """Take steps of a table again: a new copy of it follows."""
+        with self._lock:
+            self._rejections.pop(table, None)
+
+    def _refuse_rejected(self, table: str) -> None:
+        if table in self._rejections:
+            raise self._rejections[table]
+
+    def define(self, table: str, step: Step, *, is_durable: bool = False) -> int:
+        """Run a step with definitions of a table. It MUST be harmless to run it again after a kill in its middle.
 
         is_durable: with what was added before, it is committed at once. Where definitions commit, it is in any case.
         """
         with self._lock:
             if not self._server.commits_definitions:
-                count = self.add(step)
+                count = self.add(table, step)
                 if is_durable:
-                    self.commit()
+                    self._commit(None)
                 return count
-            self.commit()
+            self._commit(None)
+            self._refuse_rejected(table)
             for attempt in range(_ATTEMPTS):
                 try:
                     return self._defined(self._ready(), step)
@@ -111,16 +124,24 @@ class DatabaseTransaction:
     def commit(self, last: Step | None = None) -> None:
         """Commit what was added; last: the end of the epochs. Does nothing if nothing was added.
 
-        Raises the error of a step that was rejected when it was run again; the others are committed.
+        Raises the error of a step that was rejected when it was run again. The others are committed, and the end of the
+        epochs is not.
         """
         with self._lock:
-            if not self._steps and not (self._is_ahead and last is not None):
-                self._end_empty()
-                return
+            if self._rejections:
+                last = None
+            self._commit(last)
+            for error in self._rejections.values():
+                raise error
+
+    def _commit(self, last: Step | None) -> None:
+        if not self._steps and not (self._is_ahead and last is not None):
+            self._end_empty()
+        else:
             for attempt in range(_ATTEMPTS):
                 try:
                     session = self._ready()
-                    if last is not None:
+                    if last is not None and not self._rejections:
                         self._explaining(partial(last, session))
                     self._explaining(session.commit)
                 except StoreAwayError:
@@ -134,14 +155,7 @@ class DatabaseTransaction:
                     self._is_ahead = last is None
                     self._steps.clear()
                     self._make_way()
-                    self._raise_rejection()
                     return
-
-    def _raise_rejection(self) -> None:
-        error = self._rejection
-        self._rejection = None
-        if error is not None:
-            raise error
 
     def _make_way(self) -> None:
         """Let others read, between two transactions."""
@@ -152,7 +166,7 @@ class DatabaseTransaction:
         """Give up what was not committed."""
         with self._lock:
             self._steps.clear()
-            self._rejection = None
+            self._rejections.clear()
             self._discard()
 
     def _ready(self) -> DatabaseSession:
@@ -166,20 +180,20 @@ class DatabaseTransaction:
             session = self._session
             self._explaining(partial(self._terms.lock, session))
             self._is_open = True
-            for step in list(self._steps):
-                self._run_again(session, step)
+            for table, step in list(self._steps):
+                self._run_again(session, table, step)
         except BaseException:
             self._discard()
             raise
         return session
 
-    def _run_again(self, session: DatabaseSession, step: Step) -> None:
+    def _run_again(self, session: DatabaseSession, table: str, step: Step) -> None:
         """A step that fails now does not keep the others from being committed."""
         try:
             self._ran(session, step)
         except DestinationError as error:
-            self._steps.remove(step)
-            self._rejection = self._rejection or error
+            self._steps = [one for one in self._steps if one[0] != table]
+            self._rejections[table] = error
             if not self._server.has_savepoints:
                 raise StoreAwayError("The transaction begins again without a part that failed.") from error
 

@@ -289,8 +289,8 @@ class MysqlServer:
             f"{text(place.schema)} AND TABLE_NAME = {text(place.name)} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
         ):
             indexes.setdefault(str(index), []).append(str(column))
-        own = [name.casefold() for name in indexes.pop("PRIMARY", ())]
-        if own != [name.casefold() for name in key]:
+        own = {name.casefold() for name in indexes.pop("PRIMARY", ())}
+        if own != {name.casefold() for name in key}:
             raise DestinationError(
                 f"{place} has another primary key than ({', '.join(key)}).",
                 detail="An update could double a row; nothing of this epoch was written to it.",

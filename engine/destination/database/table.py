@@ -85,6 +85,7 @@ class DatabaseTable:
         fault = fault_of(self._shared, self._records.committed(), self._place)
         if copied_as is not None:
             self.table = copied_as
+            self._shared.transaction.forgive(copied_as.full_name)
         elif must_exist and fault:
             raise DestinationError(
                 f"The {fault}, but the ledger has published rows to it.",
@@ -95,7 +96,7 @@ class DatabaseTable:
         self._shared.terms.check()
         if fault:
             require_place(self._shared, self.table, self._place, self._definitions.mark(self.table))
-            self._shared.transaction.define(self._made, is_durable=True)
+            self._shared.transaction.define(self.table.full_name, self._made, is_durable=True)
             self._shared.state.forget()
         return OpenedTable(self._records.epochs(), is_new=bool(fault))
 
@@ -134,7 +135,7 @@ class DatabaseTable:
             self._records.write_epochs(session, applied)
             return count
 
-        count = shared.transaction.add(step)
+        count = shared.transaction.add(table.full_name, step)
         return None if count == _HAS_IT else self._event(epoch, count, len(files), began_s)
 
     def _write(
@@ -163,7 +164,7 @@ class DatabaseTable:
             write(record.with_target_columns(united))
             return 0
 
-        self._shared.transaction.define(step)
+        self._shared.transaction.define(self.table.full_name, step)
         self._shared.state.forget()
         self.table = table
 
@@ -181,14 +182,18 @@ class DatabaseTable:
                 return _HAS_IT
             record, columns = self._records.read(session), self._definitions.declared(table)
             copy = self._definitions.beside(record.place, COPY, table)
-            self._definitions.drop(session, copy)
-            self._records.write(session, replace(record, copy=copy, copy_columns=columns))
+            for rest in {copy, *record.rests}:
+                self._definitions.drop(session, rest)
+            after_drop = replace(record, copy=copy, copy_columns=columns, rests=(), is_swapping=False)
+            self._records.write(session, after_drop)
             self._definitions.create(session, copy, columns, table)
-            after = replace(applied, begun=epoch, changes=max(applied.changes, epoch))
+            after = replace(
+                applied, begun=epoch, chunks=max(applied.chunks, epoch), changes=max(applied.changes, epoch)
+            )  # files of earlier copies are not for this one
             self._records.write_epochs(session, after)
             return 0
 
-        self._shared.transaction.define(step)
+        self._shared.transaction.define(self.table.full_name, step)
         self._shared.state.forget()
         return CopyStart(begun[0])
 
@@ -206,12 +211,12 @@ class DatabaseTable:
             self._records.write_epochs(session, replace(applied, completed=epoch))
             return 0 if record.copy is not None else _HAS_IT
 
-        count = self._shared.transaction.define(step)
+        count = self._shared.transaction.define(self.table.full_name, step)
         self._shared.state.forget()
-        if count == _HAS_IT:
-            return None
-        self._shared.transaction.define(self._without_rests)
-        return self._event(epoch, 0, 0, began_s)
+        record = self._records.committed()
+        if count != _HAS_IT or (record is not None and record.rests):
+            self._shared.transaction.define(self.table.full_name, self._without_rests)
+        return None if count == _HAS_IT else self._event(epoch, 0, 0, began_s)
 
     def _without_rests(self, session: DatabaseSession) -> int:
         """Drop what a complete copy has left."""
@@ -235,7 +240,7 @@ class DatabaseTable:
                 self._shared.state.forget_table(session, self.table.full_name)
             return 0
 
-        self._shared.transaction.define(step, is_durable=True)
+        self._shared.transaction.define(self.table.full_name, step, is_durable=True)
         self._shared.state.forget()
 
     def _made(self, session: DatabaseSession) -> int:

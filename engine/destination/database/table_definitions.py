@@ -150,8 +150,9 @@ class TableDefinitions:
             server.require_own_index(session, place, table.key)
             server.replace(session, place, copy, table.key, record.copy_columns)
             server.require_own_index(session, place, table.key)
-            return TableRecord(place, united, rests=(copy,))
+            return TableRecord(place, united, rests=(*record.rests, copy))
         self.drop(session, old)
+        self._shared.state.write_table(session, table.full_name, replace(record, is_swapping=True))
         server.swap(session, place, copy, old.name)
         self._relock(session)
         if not server.commits_definitions:  # what depends on the old table is an error before readers have the new one
@@ -161,7 +162,7 @@ class TableDefinitions:
 
     def _swapped(self, session: DatabaseSession, record: TableRecord, old: TablePlace, table: Table) -> TableRecord:
         """The record of a table whose place the copy has taken, if a kill came before that was recorded."""
-        if self._server.commits_definitions and self._server.columns_of(session, old):
+        if record.is_swapping and self._server.columns_of(session, old):
             return TableRecord(record.place, record.copy_columns, rests=(old,))
         raise DestinationError(
             f"The new copy of {table.full_name}, {record.copy} in {self._server.place}, is gone.",

@@ -115,7 +115,11 @@ class KafkaTable:
         if sent.begun < epoch:
             used = replace(self._topic.used, generation=self._topic.used.generation + self._has_sent())
             after = replace(sent, generation=used.generation, begun=epoch, epoch=max(sent.epoch, epoch))
-            self._shared.snapshots.write({self._topic.key: used.to_json(), self._changes_key: after.to_json()})
+            chunks = SentChunks.from_json(self._shared.state.record(self._chunks_key))
+            records = {self._topic.key: used.to_json(), self._changes_key: after.to_json()}
+            if chunks.epoch < epoch:  # files of earlier copies are not for this one
+                records[self._chunks_key] = SentChunks(epoch).to_json()
+            self._shared.snapshots.write(records)
         return CopyStart(max(sent.begun, epoch))
 
     def complete_copy(self, epoch: int) -> SinkApplied | None:
