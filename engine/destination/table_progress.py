@@ -11,7 +11,7 @@ from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.capabilities import CompletesCopies, TableMaintenance
-from engine.destination.destination_protocol import Content, CopyStart, DestinationTable, MirrorStep
+from engine.destination.destination_protocol import CHUNKS, Content, CopyStart, DestinationTable, MirrorStep
 from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import TableChange
@@ -169,7 +169,8 @@ class Target:
         copy_start = self.destination.begin_copy(table, plan, epoch, until)
         self.applied_epochs["changes"] = max(self.applied_epochs["changes"], copy_start.generation)
         if self.destination.mirror is None:
-            self.applied_epochs["chunks"] = max(self.applied_epochs["chunks"], copy_start.generation)
+            # Files of earlier copies are not for this one. Rows that are read back have the epoch itself.
+            self.applied_epochs[CHUNKS] = max(self.applied_epochs[CHUNKS], copy_start.generation - 1)
             self._forget_waiting()
             if empties_mirror:  # nothing else says that this copy is complete
                 complete_copy(self, epoch)

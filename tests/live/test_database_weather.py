@@ -358,7 +358,7 @@ def test_files_of_an_earlier_copy_are_not_for_the_next_one(tmp_path: Path, kind:
     again = taken(world, "b", 2).table(Owner("L"), OLD, PLAN)
     again.open(must_exist=True)
     assert again.append(CHUNKS, 1, world_files(world.chunk(OLD, [(1, 1), (2, 2)]))) is None
-    assert again.last_epoch(CHUNKS) == 2
+    assert again.append(CHUNKS, 2, world_files(world.chunk(OLD, [(3, 3)]))), "rows that are read back have its epoch"
 
 
 def test_the_order_of_key_columns_may_change(tmp_path: Path, kind: Kind) -> None:

@@ -188,7 +188,7 @@ class DatabaseTable:
             self._records.write(session, after_drop)
             self._definitions.create(session, copy, columns, table)
             after = replace(
-                applied, begun=epoch, chunks=max(applied.chunks, epoch), changes=max(applied.changes, epoch)
+                applied, begun=epoch, chunks=max(applied.chunks, epoch - 1), changes=max(applied.changes, epoch)
             )  # files of earlier copies are not for this one
             self._records.write_epochs(session, after)
             return 0

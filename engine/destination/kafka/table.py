@@ -117,8 +117,8 @@ class KafkaTable:
             after = replace(sent, generation=used.generation, begun=epoch, epoch=max(sent.epoch, epoch))
             chunks = SentChunks.from_json(self._shared.state.record(self._chunks_key))
             records = {self._topic.key: used.to_json(), self._changes_key: after.to_json()}
-            if chunks.epoch < epoch:  # files of earlier copies are not for this one
-                records[self._chunks_key] = SentChunks(epoch).to_json()
+            if chunks.epoch < epoch - 1:  # files of earlier copies are not for this one
+                records[self._chunks_key] = SentChunks(epoch - 1).to_json()
             self._shared.snapshots.write(records)
         return CopyStart(max(sent.begun, epoch))
 
