@@ -133,17 +133,23 @@ def test_parquet_files_have_no_settings_of_mirrors(simulated: Console, open_page
     healthy(page)
 
 
+def _destination(simulated: Console, open_page: OpenPage, draft: str, kind: str) -> Page:
+    """The page of a new pipeline's destination on servers."""
+    page = open_page(f"{simulated.url}/new?draft={draft}&step=Connect")
+    fill(page, "Pipeline name", "events")
+    fill(page, "Host", "db.example.com")
+    page.get_by_role("button", name="Destination", exact=True).click()
+    expect(page).to_have_url(re.compile("step=Destination"))
+    choose(page, "Kind", kind)
+    fill(page, "Folder for files until they are sent", "staged")
+    return page
+
+
 def test_a_destination_in_a_database(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
     """A server that does not answer is named; one that does is tried. The spec has what was chosen."""
     with postgres(tmp_path) as server:
-        page = open_page(f"{simulated.url}/new?draft=0000abd0&step=Connect")
-        fill(page, "Pipeline name", "reports")
-        fill(page, "Host", "db.example.com")
-        page.get_by_role("button", name="Destination", exact=True).click()
-        expect(page).to_have_url(re.compile("step=Destination"))
-        choose(page, "Kind", "PostgreSQL tables")
+        page = _destination(simulated, open_page, "0000abd0", "PostgreSQL tables")
         expect(page.get_by_text("PostgreSQL tables are not read back.")).to_be_visible()
-        fill(page, "Folder for files until they are sent", "staged")
         fill(page, "Server", "127.0.0.1")
         fill(page, "Its port", "1")
         fill(page, "Database", "postgres")
@@ -162,14 +168,8 @@ def test_a_destination_in_a_database(simulated: Console, open_page: OpenPage, tm
 def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
     """Brokers that do not answer are named; those that do are tried. The spec has what was chosen."""
     with kafka_broker(tmp_path) as broker:
-        page = open_page(f"{simulated.url}/new?draft=0000abcf&step=Connect")
-        fill(page, "Pipeline name", "events")
-        fill(page, "Host", "db.example.com")
-        page.get_by_role("button", name="Destination", exact=True).click()
-        expect(page).to_have_url(re.compile("step=Destination"))
-        choose(page, "Kind", "Kafka topics")
+        page = _destination(simulated, open_page, "0000abcf", "Kafka topics")
         expect(page.get_by_text("Kafka topics have no mirrors.")).to_be_visible()
-        fill(page, "Folder for files until they are sent", "staged")
         fill(page, "Brokers", "127.0.0.1:1")
         expect(page.get_by_test_id("stAlert").last).to_contain_text("Kafka at 127.0.0.1:1")
         expect(page.get_by_test_id("stAlert").last).to_contain_text("Correct the brokers' addresses")

@@ -20,7 +20,7 @@ from engine.destination.capabilities import CompletesCopies
 from engine.destination.database import database_transaction, duckdb_file
 from engine.destination.database import mysql as mysql_module
 from engine.destination.database import postgresql as postgresql_module
-from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
+from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, DestinationTable, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
@@ -74,6 +74,10 @@ __all__ = [
 STATE = "tidemark_state"
 
 
+SERVERS = pytest.mark.parametrize("database_address", ["postgresql", "mysql", "mariadb"], indirect=True)
+"""For what a file that one process has open does not know."""
+
+
 @pytest.fixture
 def kind(database_kind: Kind) -> Kind:
     """This destination."""
@@ -84,7 +88,10 @@ class _Cut:
     """Counts what sessions are asked for, and ends one of them before, or behind, the statement of a number."""
 
     def __init__(self, at: int, *, behind: bool, kills: bool) -> None:
-        self._at, self._behind, self._kills, self.count = at, behind, kills, 0
+        self._at = at
+        self._behind = behind
+        self._kills = kills
+        self.count = 0
         self._sessions = set[Any]()
 
     def __call__(self, session: Any, action: Callable[[], Any]) -> Any:
@@ -329,18 +336,23 @@ def test_a_unique_index_of_others_replaces_no_row(tmp_path: Path, kind: Kind, da
     assert table_rows(kind, tmp_path) == [(1, 1), (2, 1)]
 
 
+def _taken_story(folder: Path, kind: Kind) -> tuple[World, Destination, DestinationTable]:
+    """A published story, and its table as a runner has opened it."""
+    story(world := World(folder, kind=kind))
+    publish_story(world, folder, ())
+    destination = taken(world, "a", 1)
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.open(must_exist=True)
+    return world, destination, table
+
+
+@SERVERS
 def test_a_runner_that_hangs_in_its_transaction_is_taken_over(
     tmp_path: Path, kind: Kind, database_address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session holds the lock of the term, and is ended. What it had written is rolled back."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
     monkeypatch.setenv(DATABASE, json.dumps({**database_address, "lock_wait_s": 1}))
-    story(world := World(tmp_path, kind=kind))
-    publish_story(world, tmp_path, ())
-    earlier = taken(world, "a", 1)
-    table = earlier.table(Owner("L"), OLD, PLAN)
-    table.open(must_exist=True)
+    world, earlier, table = _taken_story(tmp_path, kind)
     table.append(CHANGES, 4, world_files(world.changes(OLD, [("+I", 9, 9)])))
     taken(world, "b", 2)
     with pytest.raises(PipelineHeldError):
@@ -348,18 +360,13 @@ def test_a_runner_that_hangs_in_its_transaction_is_taken_over(
     assert table_rows(kind, tmp_path) == [(2, 2), (3, 3)]
 
 
+@SERVERS
 def test_rows_that_somebody_locks_are_waited_for(
     tmp_path: Path, kind: Kind, database_address: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a state of the database, not an error of the table."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
     monkeypatch.setenv(DATABASE, json.dumps({**database_address, "lock_wait_s": 1}))
-    story(world := World(tmp_path, kind=kind))
-    publish_story(world, tmp_path, ())
-    destination = taken(world, "a", 1)
-    table = destination.table(Owner("L"), OLD, PLAN)
-    table.open(must_exist=True)
+    world, destination, table = _taken_story(tmp_path, kind)
     part = world_files(world.changes(OLD, [("-U", 2, 2), ("+U", 2, 20)]))
     lock = f"SELECT * FROM {database.quoted(kind, schema_of(tmp_path), 't')} FOR UPDATE"
     timeout = pytest.raises(StoreAwayError, match=r"lock timeout|Lock wait timeout")

@@ -99,10 +99,9 @@ def test_an_unknown_authority_is_named(address: dict[str, Any], tmp_path: Path) 
     assert "certificate" in trial.fault, trial
 
 
+@pytest.mark.parametrize("address", ["postgresql"], indirect=True)
 def test_a_missing_privilege_is_a_refusal(address: dict[str, Any], tmp_path: Path) -> None:
     """The remedy names the page with the privileges."""
-    if "state_schema" not in address:
-        pytest.skip("a user without a privilege on its database cannot log in there")
     trial = tried(_sink(address | {"state_schema": "secret"}, tmp_path))
     assert not trial.fault, "it may create schemas"
     server_user = address | {"user": "poor"}

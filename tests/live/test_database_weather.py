@@ -1,14 +1,19 @@
 """Databases as destinations, where somebody or something gets in the way."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.base.errors import DestinationError, PipelineHeldError, SpecError
+from engine.base.store_errors import StoreAwayError
 from engine.decode.schema import Column, Table
 from engine.destination.capabilities import CompletesCopies
 from engine.destination.database import table as table_module
@@ -20,8 +25,10 @@ from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.destination_check import check_destination
+from tests.live.support.known_positions import ServerFactory
 from tests.support import database
 from tests.unit.destination.support import (
+    DATABASE,
     ID,
     OLD,
     PLAN,
@@ -38,6 +45,11 @@ from tests.unit.destination.support import (
     world_files,
 )
 from tests.unit.destination.test_contract import table_rows
+
+POSTGRESQL, MYSQL, DUCKDB, SERVERS = (
+    pytest.mark.parametrize("database_address", names, indirect=True)
+    for names in (["postgresql"], ["mysql", "mariadb"], ["duckdb"], ["postgresql", "mysql", "mariadb"])
+)
 
 
 @pytest.fixture
@@ -183,10 +195,9 @@ def _kill(*_: Any) -> None:
     raise database.Killed
 
 
+@MYSQL
 def test_another_primary_key_stops_the_table(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """On MySQL, where an update would double the row."""
-    if kind != "mysql":
-        pytest.skip("the statements name the key")
     world = World(tmp_path, kind=kind)
     _, table = _first(world)
     place = database.quoted(kind, schema_of(tmp_path), "t")
@@ -254,12 +265,11 @@ def test_a_part_that_fails_when_it_is_run_again_fails_alone(
     assert table_rows(kind, tmp_path) == [(5, 5)]
 
 
+@POSTGRESQL
 def test_a_deferred_constraint_stops_its_table_alone(
     tmp_path: Path, kind: Kind, database_address: dict[str, Any]
 ) -> None:
     """It would fail with the commit of all tables."""
-    if kind != "postgresql":
-        pytest.skip("constraints are checked at once")
     world = World(tmp_path, kind=kind)
     destination, table = _first(world)
     schema = schema_of(tmp_path)
@@ -285,10 +295,9 @@ def test_a_column_of_others_is_not_taken_for_the_sources(
     table.alter(WIDER, 2, copy_follows=False)
 
 
+@SERVERS
 def test_two_runners_that_take_a_new_database_at_once(tmp_path: Path, kind: Kind) -> None:
     """One has it, and the other one is refused as at any other time."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
     world = World(tmp_path, kind=kind)
     with ThreadPoolExecutor(2) as pool:
         results = [pool.submit(taken, world, run, 1) for run in ("a", "b")]
@@ -296,12 +305,11 @@ def test_two_runners_that_take_a_new_database_at_once(tmp_path: Path, kind: Kind
     assert sorted(type(one).__name__ for one in errors) == ["NoneType", "PipelineHeldError"]
 
 
+@SERVERS
 def test_a_definition_that_hangs_is_ended_by_a_later_runner(
     tmp_path: Path, kind: Kind, database_address: dict[str, Any]
 ) -> None:
     """A reader keeps the table from being altered; nothing of it happens once the later runner has the term."""
-    if kind == "duckdb":
-        pytest.skip("one process has the file")
     world = World(tmp_path, kind=kind)
     _, table = _first(world)
     place = database.quoted(kind, schema_of(tmp_path), "t")
@@ -317,10 +325,9 @@ def test_a_definition_that_hangs_is_ended_by_a_later_runner(
     assert table_rows(kind, tmp_path, ("id", "v", "w")) == [(1, 1, None), (2, 2, None)]
 
 
+@SERVERS
 def test_triggers_and_foreign_keys_are_named(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
     """Those on tables of pipelines, and no others."""
-    if kind == "duckdb":
-        pytest.skip("it has no triggers")
     world = World(tmp_path, kind=kind)
     _first(world)
     sink, schema = world.sink(0.0).model_copy(update={"path": "x://"}), schema_of(tmp_path)
@@ -383,7 +390,7 @@ def test_what_a_copy_leaves_is_dropped_after_a_kill(
     table.begin_copy(_text(10), PLAN, 2, "")
     table.append(CHUNKS, 3, world_files(world.chunk(_text(10), [(6, "y")])))
     with monkeypatch.context() as patch:
-        patch.setattr(table_module.DatabaseTable, "_without_rests", _kill)
+        patch.setattr(table_module.DatabaseTable, "_without_leftovers", _kill)
         with pytest.raises(database.Killed):
             table.complete_copy(3)
         destination.publish(EpochEnd(3, "b:1", ""))
@@ -396,3 +403,90 @@ def test_what_a_copy_leaves_is_dropped_after_a_kill(
     names = f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema_of(tmp_path)}'"
     assert database.queried(database_address, names) == [("t",)]
     assert table_rows(kind, tmp_path) == [(6, "y")]
+
+
+def test_a_later_part_is_refused_with_the_rejected_one(
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any]
+) -> None:
+    """The session is lost, and the next part of the same table runs the earlier one again: neither is written."""
+    world = World(tmp_path, kind=kind)
+    destination, table = _first(world)
+    table.append(CHANGES, 2, world_files(world.changes(OLD, [("+I", 3, 300)])))
+    later = world_files(world.changes(OLD, [("+I", 4, 4)]))
+    destination._transaction._session.connection.close()
+    step = destination._transaction._steps[0][1]
+
+    def refused(session: Any) -> int:
+        step(session)
+        raise DestinationError("not any more")
+
+    destination._transaction._steps = [("d.t", refused)]
+    with pytest.raises(DestinationError, match="not any more"):
+        table.append(CHANGES, 3, later)
+    with pytest.raises(DestinationError, match="not any more"):
+        destination.publish(EpochEnd(3, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
+    again = taken(world, "b", 2)
+    assert again.table(Owner("L"), OLD, PLAN).last_epoch(CHANGES) == -1, "both are applied again"
+
+
+@POSTGRESQL
+def test_a_view_keeps_a_table_from_being_replaced(tmp_path: Path, kind: Kind, database_address: dict[str, Any]) -> None:
+    """By a copy with another type. Readers of both have the old rows until the view is gone."""
+    world = World(tmp_path, kind=kind)
+    destination, table = _first(world)
+    schema = schema_of(tmp_path)
+    database.queried(database_address, f'CREATE VIEW "{schema}".seen AS SELECT * FROM "{schema}".t')
+    table.begin_copy(_text(10), PLAN, 2, "")
+    table.append(CHUNKS, 3, world_files(world.chunk(_text(10), [(5, "x")])))
+    with pytest.raises(DestinationError, match="other objects depend on it"):
+        table.complete_copy(3)
+    destination.publish(EpochEnd(3, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
+    database.queried(database_address, f'DROP VIEW "{schema}".seen')
+    table.complete_copy(3)
+    destination.publish(EpochEnd(3, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(5, "x")]
+
+
+@DUCKDB
+def test_other_processes_read_a_file_between_two_epochs(
+    tmp_path: Path, kind: Kind, database_address: dict[str, Any]
+) -> None:
+    """While one has it open, the pipeline waits."""
+    world = World(tmp_path, kind=kind)
+    destination, table = _first(world)
+    code = (
+        f"import duckdb, sys; c = duckdb.connect({database_address['file']!r}, read_only=True); "
+        f"print(c.sql('SELECT count(*) FROM {schema_of(tmp_path)}.t').fetchall()[0][0], flush=True); sys.stdin.read()"
+    )
+    reader = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "2\n"
+    part = world_files(world.changes(OLD, [("+I", 3, 3)]))
+    with pytest.raises(StoreAwayError, match="Could not set lock"):
+        table.append(CHANGES, 2, part)
+    reader.communicate()
+    assert table.append(CHANGES, 2, part)
+    destination.publish(EpochEnd(2, "b:1", ""))
+    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_old_defaults_of_a_server_change_nothing(
+    flavor: str, private_server: ServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine without transactions, and TIMESTAMP columns that an update sets to the time of the update."""
+    server = private_server(flavor, default_storage_engine="MyISAM", explicit_defaults_for_timestamp=0)
+    server.execute("CREATE DATABASE state")
+    own = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": "state"}
+    monkeypatch.setenv(DATABASE, json.dumps(own))
+    at = datetime(2020, 1, 2, tzinfo=UTC)
+    table = replace(OLD, columns=(Column("id", "timestamp", nullable=False), V))
+    world = World(tmp_path, kind="mysql")
+    destination, made = _first(world, table, [(at, 1)])
+    made.append(CHANGES, 2, world_files(world.changes(table, [("-U", at, 1), ("+U", at, 2)])))
+    assert table_rows("mysql", tmp_path) == [(at.replace(tzinfo=None), 1)], "readers see nothing before the commit"
+    destination.publish(EpochEnd(2, "b:1", ""))
+    assert table_rows("mysql", tmp_path) == [(at.replace(tzinfo=None), 2)]

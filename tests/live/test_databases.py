@@ -59,6 +59,19 @@ def _has_applied(pipeline: Pipeline, commits: int, *kinds: str) -> bool:
     return len([one for one in pipeline.events("sink.applied") if not kinds or one["sink"] in kinds]) >= commits
 
 
+def _assert_stops(pipeline: Pipeline, words: str) -> None:
+    """A run stops, and says so."""
+    run = pipeline.command("run", "--until", "caught-up")
+    assert words in " ".join((run.stdout + run.stderr).split())
+
+
+def _assert_repaired(pipeline: Pipeline, address: dict[str, Any], server: Server) -> None:
+    """By the redump that a hint names."""
+    assert pipeline.command("redump", "--table", f"{pipeline.database}.t").returncode == 0
+    pipeline.run("caught-up")
+    _assert_equal(address, server, pipeline.database, "t")
+
+
 def _copies(pipeline: Pipeline) -> int:
     return len([one for one in pipeline.events("table.state") if one["state"] == "copying"])
 
@@ -185,46 +198,31 @@ def test_what_stops_a_table_is_ended_as_its_hint_says(
     address = _postgres_at(postgresql)
     section = _section(address, more="create_schemas = false")
     pipeline = new_pipeline(server, database, kind="postgresql", more=section)
-    refused = pipeline.command("run", "--until", "caught-up")
-    assert f"There is no {database}" in " ".join((refused.stdout + refused.stderr).split())
+    _assert_stops(pipeline, f"There is no {database}")
     postgresql.run(f"CREATE SCHEMA {database}")
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_repaired(pipeline, address, server)
 
     server.execute(f"INSERT INTO {database}.t VALUES (2, 'b\\0c', 2)")
-    stopped = pipeline.command("run", "--until", "caught-up")
-    assert "'v' has a text with a zero byte" in " ".join((stopped.stdout + stopped.stderr).split())
+    _assert_stops(pipeline, "'v' has a text with a zero byte")
     pipeline.spec.write_text(pipeline.spec.read_text() + f'[tables."{database}.t"]\nexclude = ["v"]\n')
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_repaired(pipeline, address, server)
 
     postgresql.run(f"DROP TABLE {database}.t")
-    refused = pipeline.command("run", "--until", "caught-up")
-    assert "is gone" in " ".join((refused.stdout + refused.stderr).split())
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_stops(pipeline, "is gone")
+    _assert_repaired(pipeline, address, server)
 
     postgresql.run(f"ALTER TABLE {database}.t ADD COLUMN extra INT")
     server.execute(f"ALTER TABLE {database}.t ADD COLUMN extra INT")
-    stopped = pipeline.command("run", "--until", "caught-up")
-    assert "a column 'extra' that the pipeline has not made" in " ".join((stopped.stdout + stopped.stderr).split())
+    _assert_stops(pipeline, "a column 'extra' that the pipeline has not made")
     postgresql.run(f"ALTER TABLE {database}.t DROP COLUMN extra")
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_repaired(pipeline, address, server)
     server.execute(f"ALTER TABLE {database}.t DROP COLUMN extra")
 
     postgresql.run(f"ALTER TABLE {database}.t ADD CONSTRAINT few CHECK (quantity < 5)")
     server.execute(f"INSERT INTO {database}.t VALUES (3, 'c', 9)")
-    stopped = pipeline.command("run", "--until", "caught-up")
-    assert 'violates check constraint "few"' in " ".join((stopped.stdout + stopped.stderr).split())
+    _assert_stops(pipeline, 'violates check constraint "few"')
     postgresql.run(f"ALTER TABLE {database}.t DROP CONSTRAINT few")
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_repaired(pipeline, address, server)
 
 
 @on("mariadb")
@@ -240,13 +238,9 @@ def test_a_unique_index_stops_a_table_until_it_is_dropped(
     pipeline.run("caught-up")
     other.execute(f"CREATE UNIQUE INDEX mine ON {database}.t (quantity)")
     server.execute(f"UPDATE {database}.t SET quantity = 1")
-    stopped = pipeline.command("run", "--until", "caught-up")
-    text = " ".join((stopped.stdout + stopped.stderr).split())
-    assert f"DROP INDEX mine ON {database}.t" in text
+    _assert_stops(pipeline, f"DROP INDEX mine ON {database}.t")
     other.execute(f"DROP INDEX mine ON {database}.t")
-    assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.run("caught-up")
-    _assert_equal(address, server, database, "t")
+    _assert_repaired(pipeline, address, server)
     server.execute(f"ALTER TABLE {database}.t MODIFY v VARCHAR(30)")
     server.execute(f"UPDATE {database}.t SET v = 'text'")
     pipeline.run("caught-up")
@@ -255,8 +249,7 @@ def test_a_unique_index_stops_a_table_until_it_is_dropped(
     other.execute("SET GLOBAL max_allowed_packet = 1048576")
     server.execute(f"ALTER TABLE {database}.t MODIFY v MEDIUMTEXT")
     server.execute(f"UPDATE {database}.t SET v = REPEAT('w', 2000000) WHERE id = 2")
-    stopped = pipeline.command("run", "--until", "caught-up")
-    assert "max_allowed_packet of the server is 1,048,576" in " ".join((stopped.stdout + stopped.stderr).split())
+    _assert_stops(pipeline, "max_allowed_packet of the server is 1,048,576")
     other.execute(f"SET GLOBAL max_allowed_packet = {usual}")
     assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
     pipeline.run("caught-up")

@@ -31,7 +31,9 @@ class Postgres:
         found = programs()
         if found is None:
             raise RuntimeError("PostgreSQL is not installed: make setup")
-        self._programs, self._folder, self.port = found, folder, free_port()
+        self._programs = found
+        self._folder = folder
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         options = ["-A", "trust", "-U", "tidemark", "-N", "--no-locale", "-E", "UTF8"]
         done = subprocess.run(

@@ -37,7 +37,7 @@ class _TableJson:
     columns: list[dict[str, Any]]
     copy: dict[str, str] | None
     copy_columns: list[dict[str, Any]]
-    rests: list[dict[str, str]]
+    leftovers: list[dict[str, str]]
     adding: list[str]
     is_swapping: bool
 
@@ -51,7 +51,7 @@ class TableRecord:
     copy: TablePlace | None = None
     """Where the rows of a resnapshot are, until it is complete."""
     copy_columns: tuple[StoredColumn, ...] = ()
-    rests: tuple[TablePlace, ...] = ()
+    leftovers: tuple[TablePlace, ...] = ()
     """What a complete copy has left, to be dropped."""
     adding: tuple[str, ...] = ()
     """The names of columns that are being added: they may be there already, and are not those of others."""
@@ -79,8 +79,8 @@ class TableRecord:
         raw = _TableJson(**record)
         columns, copied = (tuple(StoredColumn(**one) for one in some) for some in (raw.columns, raw.copy_columns))
         copy = None if raw.copy is None else TablePlace(**raw.copy)
-        rests = tuple(TablePlace(**one) for one in raw.rests)
-        return cls(TablePlace(**raw.place), columns, copy, copied, rests, tuple(raw.adding), raw.is_swapping)
+        leftovers = tuple(TablePlace(**one) for one in raw.leftovers)
+        return cls(TablePlace(**raw.place), columns, copy, copied, leftovers, tuple(raw.adding), raw.is_swapping)
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,12 @@ class DatabaseState:
         self._write(session, (name, count), asdict(record))
 
     def _write(self, session: DatabaseSession, key: RecordKey, record: Any) -> None:
-        session.run(f"DELETE FROM {self._tables} WHERE {self._where(key)}")
-        values = ", ".join(text(value) for value in (self.pipeline, *key, json.dumps(record, separators=(",", ":"))))
-        session.run(f"INSERT INTO {self._tables} VALUES ({values})")
+        value = text(json.dumps(record, separators=(",", ":")))
+        if self._read(session, key) is not None:  # an update of a row leaves less to be cleaned up than another row
+            session.run(f"UPDATE {self._tables} SET record = {value} WHERE {self._where(key)}")
+            return
+        names = ", ".join(text(name) for name in (self.pipeline, *key))
+        session.run(f"INSERT INTO {self._tables} VALUES ({names}, {value})")
 
     def forget_table(self, session: DatabaseSession, name: str) -> None:
         """Delete all records of a table."""

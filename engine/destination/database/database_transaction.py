@@ -49,10 +49,11 @@ class DatabaseTransaction:
     def add(self, table: str, step: Step) -> int:
         """Run a step of a table. It is committed by `commit`. Returns what the step returns."""
         with self._lock:
-            self._refuse_rejected(table)
             for attempt in range(_ATTEMPTS):
                 try:
-                    count = self._ran(self._ready(), step)
+                    session = self._ready()  # which may run earlier steps again, and reject one of this table
+                    self._refuse_rejected(table)
+                    count = self._ran(session, step)
                 except StoreAwayError:
                     self._discard()
                     self._pause_or_raise(attempt)
@@ -74,7 +75,7 @@ class DatabaseTransaction:
                 self._discard()
             self._make_way()
 
-    def forgive(self, table: str) -> None:
+    def accept_again(self, table: str) -> None:
         """Take steps of a table again: a new copy of it follows."""
         with self._lock:
             self._rejections.pop(table, None)

@@ -18,9 +18,12 @@ from engine.decode.types import value_type
 from engine.destination.database.sql_server import (
     STATE_TABLES,
     DatabaseSession,
+    NoMarks,
     SessionLocks,
     StoredColumn,
+    TableMarks,
     TablePlace,
+    in_double_quotes,
     qualified,
     refused,
     text,
@@ -113,6 +116,7 @@ class DuckdbServer:
     def __init__(self, settings: DatabaseSettings) -> None:
         assert settings.file is not None, "the spec requires it"
         self._file = settings.file
+        self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = NoLocks()
         self.place = settings.place("duckdb")
 
@@ -134,7 +138,7 @@ class DuckdbServer:
 
     def quoted(self, name: str) -> str:
         """A name in a statement."""
-        return _quoted(name)
+        return in_double_quotes(name)
 
     def column(self, column: Column, *, in_key: bool) -> StoredColumn:
         """The type of a column."""
@@ -224,24 +228,12 @@ class DuckdbServer:
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """A statement names the key, so an index of somebody else replaces nothing."""
 
-    def table_end(self, mark: str) -> str:
-        """Nothing: a table and its record are made in one transaction."""
-        return ""
-
-    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
-        """Never."""
-        return False
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
 
 def _merge(table: str, source: str, key: Sequence[str], names: Sequence[str], *, only_different: bool = False) -> str:
     """The statement that inserts rows of a source, and updates those whose key is there."""
-    quoted = [_quoted(name) for name in names]
-    values = [_quoted(name) for name in names if name not in key]
-    same = " AND ".join(f"t.{_quoted(name)} = r.{_quoted(name)}" for name in key)
+    quoted = [in_double_quotes(name) for name in names]
+    values = [in_double_quotes(name) for name in names if name not in key]
+    same = " AND ".join(f"t.{in_double_quotes(name)} = r.{in_double_quotes(name)}" for name in key)
     differs = " OR ".join(f"t.{name} IS DISTINCT FROM r.{name}" for name in values)
     condition = f" AND ({differs})" if only_different else ""
     update = f" WHEN MATCHED{condition} THEN UPDATE SET {', '.join(f'{name} = r.{name}' for name in values)}"

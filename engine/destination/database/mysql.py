@@ -22,6 +22,7 @@ from engine.destination.database.sql_server import (
     DatabaseSession,
     SessionLocks,
     StoredColumn,
+    TableMarks,
     TablePlace,
     qualified,
     refused,
@@ -82,6 +83,22 @@ class GetLocks:
                 session.run(f"KILL {int(number):d}")
 
 
+class TableComments:
+    """Marks of tables by their comments."""
+
+    def table_end(self, mark: str) -> str:
+        """The engine, whatever the default is, and a comment: a table is made before its record."""
+        return f" ENGINE = InnoDB COMMENT = {text(mark[:_LONGEST_COMMENT])}"
+
+    def is_on(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """By the comment."""
+        comments = session.query(
+            f"SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = {text(place.schema)} AND "
+            f"TABLE_NAME = {text(place.name)}"
+        )
+        return bool(comments) and comments[0][0] == mark[:_LONGEST_COMMENT]
+
+
 class _MysqlSession:
     def __init__(self, connection: "pymysql.Connection[Any]") -> None:
         self.connection = connection
@@ -126,6 +143,7 @@ class MysqlServer:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
+        self.marks: TableMarks = TableComments()
         self.locks: SessionLocks = GetLocks(settings)
         self.place = settings.place("mysql")
         self.state_schema = settings.database
@@ -238,11 +256,9 @@ class MysqlServer:
         values = [self.quoted(column.name) for column in columns if column.name not in key] or names[:1]
         begin = f"INSERT INTO {qualified(self, place)} ({', '.join(names)}) VALUES "
         end = ", ".join(f"{name} = VALUES({name})" for name in values)
-        most_bytes = _room(session)
-        for batch in batches_of(literals, most_bytes=most_bytes):
-            statement = f"{begin}{','.join(batch)} ON DUPLICATE KEY UPDATE {end}"
-            if len(batch) == 1:
-                _require_room(session, place, statement)
+        for batch in batches_of(literals, ",", most_bytes=_room(session)):
+            statement = f"{begin}{batch} ON DUPLICATE KEY UPDATE {end}"
+            _require_room(session, place, statement)
             session.run(statement)
 
     def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
@@ -252,8 +268,10 @@ class MysqlServer:
             for one in key
         ]
         conditions = equal[0] if len(equal) == 1 else pc.binary_join_element_wise(*equal, " AND ")
-        for batch in batches_of(pc.binary_join_element_wise("(", conditions, ")", ""), _DELETED, _room(session)):
-            session.run(f"DELETE FROM {qualified(self, place)} WHERE {' OR '.join(batch)}")
+        for batch in batches_of(
+            pc.binary_join_element_wise("(", conditions, ")", ""), " OR ", _DELETED, _room(session)
+        ):
+            session.run(f"DELETE FROM {qualified(self, place)} WHERE {batch}")
 
     def replace(
         self,
@@ -305,18 +323,6 @@ class MysqlServer:
                 hint=f"Make it an index that is not unique: DROP INDEX {names} ON {place}, then CREATE INDEX. Then "
                 "resnapshot the table: tidemark redump SPEC --table DATABASE.TABLE",
             )
-
-    def table_end(self, mark: str) -> str:
-        """The engine, whatever the default is, and a comment: a table is made before its record."""
-        return f" ENGINE = InnoDB COMMENT = {text(mark[:_LONGEST_COMMENT])}"
-
-    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
-        """By the comment."""
-        comments = session.query(
-            f"SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = {text(place.schema)} AND "
-            f"TABLE_NAME = {text(place.name)}"
-        )
-        return bool(comments) and comments[0][0] == mark[:_LONGEST_COMMENT]
 
 
 def _lock_name(pipeline: str) -> str:

@@ -16,9 +16,12 @@ from engine.destination.database.sql_literals import batches_of, hexadecimal, li
 from engine.destination.database.sql_server import (
     STATE_TABLES,
     DatabaseSession,
+    NoMarks,
     SessionLocks,
     StoredColumn,
+    TableMarks,
     TablePlace,
+    in_double_quotes,
     qualified,
     refused,
     text,
@@ -114,6 +117,7 @@ class PostgresServer:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
+        self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = AdvisoryLocks(settings)
         self.place = settings.place("postgresql")
         self.state_schema = settings.state_schema
@@ -164,7 +168,7 @@ class PostgresServer:
 
     def quoted(self, name: str) -> str:
         """A name in a statement."""
-        return '"' + name.replace('"', '""') + '"'
+        return in_double_quotes(name)
 
     def column(self, column: Column, *, in_key: bool) -> StoredColumn:
         """The type of a column."""
@@ -226,8 +230,8 @@ class PostgresServer:
             with session.connection.cursor().copy(
                 f"COPY {qualified(self, place)} ({names}) FROM STDIN (FORMAT csv)".encode()
             ) as copy:
-                for batch in batches_of(lines(fields, "")):
-                    copy.write("\n".join([*batch, ""]).encode())
+                for batch in batches_of(lines(fields, ""), "\n"):
+                    copy.write(f"{batch}\n".encode())
         except psycopg.errors.UniqueViolation:
             session.run("ROLLBACK TO SAVEPOINT tidemark_load")
             return False
@@ -244,8 +248,8 @@ class PostgresServer:
         changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names if name not in own)
         then = f"UPDATE SET {changes}" if changes else "NOTHING"
         begin = f"INSERT INTO {qualified(self, place)} ({', '.join(names)}) VALUES "
-        for batch in batches_of(literals):
-            session.run(f"{begin}{','.join(batch)} ON CONFLICT ({', '.join(own)}) DO {then}")
+        for batch in batches_of(literals, ","):
+            session.run(f"{begin}{batch} ON CONFLICT ({', '.join(own)}) DO {then}")
 
     def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
@@ -256,10 +260,8 @@ class PostgresServer:
         names = [self.quoted(column.name) for column in key]
         gone = ", ".join(f"k{n}" for n in range(len(key)))
         same = " AND ".join(f"t.{name} = d.k{n}" for n, name in enumerate(names))
-        for batch in batches_of(lines(typed, "NULL", "(", ")")):
-            session.run(
-                f"DELETE FROM {qualified(self, place)} t USING (VALUES {','.join(batch)}) d({gone}) WHERE {same}"
-            )
+        for batch in batches_of(lines(typed, "NULL", "(", ")"), ","):
+            session.run(f"DELETE FROM {qualified(self, place)} t USING (VALUES {batch}) d({gone}) WHERE {same}")
 
     def replace(
         self,
@@ -294,14 +296,6 @@ class PostgresServer:
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
-
-    def table_end(self, mark: str) -> str:
-        """Nothing: a table and its record are made in one transaction."""
-        return ""
-
-    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
-        """Never."""
-        return False
 
 
 def _number(pipeline: str) -> int:

@@ -61,12 +61,18 @@ def lines(columns: Sequence[pa.ChunkedArray], null: str, begin: str = "", end: s
     return pc.binary_join_element_wise(begin, joined, end, "")
 
 
-def batches_of(rows: pa.ChunkedArray, most: int = 1 << 30, most_bytes: int = BATCH_BYTES) -> Iterator[list[str]]:
-    """Lines in batches of so many bytes, and of at most so many lines. A longer line has a batch of its own."""
-    ends = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64) + 1) if len(rows) else np.zeros(0, np.int64)
+def batches_of(
+    rows: pa.ChunkedArray, between: str, most: int = 1 << 30, most_bytes: int = BATCH_BYTES
+) -> Iterator[str]:
+    """Lines joined to texts of so many bytes, and of at most so many lines. A longer line has a text of its own."""
+    if not len(rows):
+        return
+    joined = rows.combine_chunks()
+    ends = np.cumsum(pc.binary_length(joined).to_numpy().astype(np.int64) + len(between))
     begin = 0
-    while begin < len(rows):
+    while begin < len(joined):
         before = int(ends[begin - 1]) if begin else 0
         end = min(max(int(np.searchsorted(ends, before + most_bytes, "right")), begin + 1), begin + most)
-        yield rows.slice(begin, end - begin).to_pylist()
+        batch = pa.ListArray.from_arrays(pa.array([0, end - begin], pa.int32()), joined.slice(begin, end - begin))
+        yield pc.binary_join(batch, between)[0].as_py()
         begin = end

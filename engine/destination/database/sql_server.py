@@ -64,6 +64,28 @@ class SessionLocks(Protocol):
         """End the session that has the named lock of a pipeline, if there is one."""
 
 
+class TableMarks(Protocol):
+    """By which a table is known as ours where CREATE commits: a kill can come before its record is there."""
+
+    def table_end(self, mark: str) -> str:
+        """What a CREATE TABLE ends with."""
+
+    def is_on(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """Whether a table was made with this mark."""
+
+
+class NoMarks:
+    """None is needed: a table and its record are made in one transaction."""
+
+    def table_end(self, mark: str) -> str:
+        """Nothing."""
+        return ""
+
+    def is_on(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
+        """Never."""
+        return False
+
+
 class SqlServer(Protocol):
     """A kind of database, at an address."""
 
@@ -89,6 +111,7 @@ class SqlServer(Protocol):
     """Whether two columns may not differ by case alone."""
     failures: tuple[type[Exception], ...]
     """The driver's errors."""
+    marks: TableMarks
     locks: SessionLocks
     """By which one session of a pipeline at a time writes."""
 
@@ -118,12 +141,6 @@ class SqlServer(Protocol):
 
     def create_schema(self, session: DatabaseSession, schema: str) -> None:
         """Create one."""
-
-    def table_end(self, mark: str) -> str:
-        """What a CREATE TABLE ends with. mark: by which the table is known as ours, where definitions commit."""
-
-    def has_mark(self, session: DatabaseSession, place: TablePlace, mark: str) -> bool:
-        """Whether a table was made with this mark."""
 
     def widen(self, session: DatabaseSession, place: TablePlace, column: StoredColumn) -> None:
         """Give a column a wider type."""
@@ -169,6 +186,11 @@ def refused(product: str, why: str) -> DestinationError:
 def qualified(server: SqlServer, place: TablePlace) -> str:
     """A table in a statement."""
     return f"{server.quoted(place.schema)}.{server.quoted(place.name)}"
+
+
+def in_double_quotes(name: str) -> str:
+    """A name as standard SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:

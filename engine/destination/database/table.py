@@ -85,7 +85,7 @@ class DatabaseTable:
         fault = fault_of(self._shared, self._records.committed(), self._place)
         if copied_as is not None:
             self.table = copied_as
-            self._shared.transaction.forgive(copied_as.full_name)
+            self._shared.transaction.accept_again(copied_as.full_name)
         elif must_exist and fault:
             raise DestinationError(
                 f"The {fault}, but the ledger has published rows to it.",
@@ -115,19 +115,12 @@ class DatabaseTable:
             if max(applied.epoch(kind), shared.owner.floor) >= epoch:
                 return _HAS_IT
             record, count = self._records.read(session), 0
-            shared.server.require_own_index(session, record.target, table.key)  # says more than the server's own error
-            for rows in rows_of(folder, files):
-                count += rows.num_rows
-                if kind == CHUNKS:
-                    self._write(session, record, table, rows, are_new=True)
-                else:
-                    left, gone = net_changes(rows, table.key)
-                    key = [table.column(name) for name in table.key]
-                    if gone.num_rows:
-                        shared.server.delete(session, record.target, key, gone)
-                    if left.num_rows:
-                        self._write(session, record, table, left)
-            shared.server.require_own_index(session, record.target, table.key)  # from now on, nobody can add one
+            try:
+                for rows in rows_of(folder, files):
+                    count += rows.num_rows
+                    self._write_part(session, record, table, kind, rows)
+            finally:  # before a commit nobody can add an index now; and an error of one says more than the server's
+                shared.server.require_own_index(session, record.target, table.key)
             applied = applied.with_epoch(kind, epoch)
             if kind == CHANGES:
                 largest = max(file.high.get(TM_SEQ, 0) for file in files)
@@ -137,6 +130,19 @@ class DatabaseTable:
 
         count = shared.transaction.add(table.full_name, step)
         return None if count == _HAS_IT else self._event(epoch, count, len(files), began_s)
+
+    def _write_part(
+        self, session: DatabaseSession, record: TableRecord, table: Table, kind: str, rows: pa.Table
+    ) -> None:
+        if kind == CHUNKS:
+            self._write(session, record, table, rows, are_new=True)
+            return
+        left, gone = net_changes(rows, table.key)
+        if gone.num_rows:
+            key = [table.column(name) for name in table.key]
+            self._shared.server.delete(session, record.target, key, gone)
+        if left.num_rows:
+            self._write(session, record, table, left)
 
     def _write(
         self, session: DatabaseSession, record: TableRecord, table: Table, rows: pa.Table, *, are_new: bool = False
@@ -182,9 +188,9 @@ class DatabaseTable:
                 return _HAS_IT
             record, columns = self._records.read(session), self._definitions.declared(table)
             copy = self._definitions.beside(record.place, COPY, table)
-            for rest in {copy, *record.rests}:
-                self._definitions.drop(session, rest)
-            after_drop = replace(record, copy=copy, copy_columns=columns, rests=(), is_swapping=False)
+            for leftover in {copy, *record.leftovers}:
+                self._definitions.drop(session, leftover)
+            after_drop = replace(record, copy=copy, copy_columns=columns, leftovers=(), is_swapping=False)
             self._records.write(session, after_drop)
             self._definitions.create(session, copy, columns, table)
             after = replace(
@@ -214,17 +220,17 @@ class DatabaseTable:
         count = self._shared.transaction.define(self.table.full_name, step)
         self._shared.state.forget()
         record = self._records.committed()
-        if count != _HAS_IT or (record is not None and record.rests):
-            self._shared.transaction.define(self.table.full_name, self._without_rests)
+        if count != _HAS_IT or (record is not None and record.leftovers):
+            self._shared.transaction.define(self.table.full_name, self._without_leftovers)
         return None if count == _HAS_IT else self._event(epoch, 0, 0, began_s)
 
-    def _without_rests(self, session: DatabaseSession) -> int:
+    def _without_leftovers(self, session: DatabaseSession) -> int:
         """Drop what a complete copy has left."""
         record = self._records.read(session)
-        for rest in record.rests:
-            self._definitions.drop(session, rest)
-        if record.rests:
-            self._records.write(session, replace(record, rests=()))
+        for leftover in record.leftovers:
+            self._definitions.drop(session, leftover)
+        if record.leftovers:
+            self._records.write(session, replace(record, leftovers=()))
         return 0
 
     def drop(self) -> None:
@@ -235,7 +241,7 @@ class DatabaseTable:
             state = self._shared.state
             record = state.table(session, self.table.full_name) if state.has_tables(session) else None
             if record is not None:
-                for place in (record.place, *record.rests, *((record.copy,) if record.copy else ())):
+                for place in (record.place, *record.leftovers, *((record.copy,) if record.copy else ())):
                     self._definitions.drop(session, place)
                 self._shared.state.forget_table(session, self.table.full_name)
             return 0
@@ -257,7 +263,7 @@ class DatabaseTable:
             self._definitions.alter(session, own.place, own.columns, own.columns, own, write)
             write(replace(own, adding=()))
             return 0
-        if own is None and shared.server.has_mark(session, self._place, self._definitions.mark(self.table)):
+        if own is None and shared.server.marks.is_on(session, self._place, self._definitions.mark(self.table)):
             self._definitions.drop(session, self._place)
         self._definitions.create(session, self._place, columns, self.table)
         shared.state.forget_table(session, name)

@@ -29,7 +29,7 @@ def require_place(shared: SharedTables, table: Table, place: TablePlace, mark: s
     is_there = shared.reading.ask(lambda session: shared.server.columns_of(session, place))
     if not others and not is_there:
         return
-    if not others and shared.reading.ask(lambda session: shared.server.has_mark(session, place, mark)):
+    if not others and shared.reading.ask(lambda session: shared.server.marks.is_on(session, place, mark)):
         return  # made by a runner that was killed before it could say so
     what = f"is the one of {others[0]}, too" if others else "exists, and this pipeline has not made it"
     raise SpecError(

@@ -68,7 +68,7 @@ class TableDefinitions:
         listed = [self._server.declaration(one) for one in columns]
         if self._server.has_keys:
             listed.append(f"PRIMARY KEY ({', '.join(map(self._server.quoted, table.key))})")
-        end = self._server.table_end(self.mark(table))
+        end = self._server.marks.table_end(self.mark(table))
         self.run(session, f"CREATE TABLE {qualified(self._server, place)} ({', '.join(listed)}){end}")
 
     def drop(self, session: DatabaseSession, place: TablePlace) -> None:
@@ -150,7 +150,7 @@ class TableDefinitions:
             server.require_own_index(session, place, table.key)
             server.replace(session, place, copy, table.key, record.copy_columns)
             server.require_own_index(session, place, table.key)
-            return TableRecord(place, united, rests=(*record.rests, copy))
+            return TableRecord(place, united, leftovers=(*record.leftovers, copy))
         self.drop(session, old)
         self._shared.state.write_table(session, table.full_name, replace(record, is_swapping=True))
         server.swap(session, place, copy, old.name)
@@ -158,12 +158,12 @@ class TableDefinitions:
         if not server.commits_definitions:  # what depends on the old table is an error before readers have the new one
             self.drop(session, old)
             return TableRecord(place, record.copy_columns)
-        return TableRecord(place, record.copy_columns, rests=(old,))
+        return TableRecord(place, record.copy_columns, leftovers=(*record.leftovers, old))
 
     def _swapped(self, session: DatabaseSession, record: TableRecord, old: TablePlace, table: Table) -> TableRecord:
         """The record of a table whose place the copy has taken, if a kill came before that was recorded."""
         if record.is_swapping and self._server.columns_of(session, old):
-            return TableRecord(record.place, record.copy_columns, rests=(old,))
+            return TableRecord(record.place, record.copy_columns, leftovers=(*record.leftovers, old))
         raise DestinationError(
             f"The new copy of {table.full_name}, {record.copy} in {self._server.place}, is gone.",
             detail="Readers have the rows from before it.",
