@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.base.errors import DestinationError, is_disk_full
 from engine.capture.files import DataFile
 from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TS, Table
+from engine.plan.row_conditions import RowCondition
 from engine.store.folder import Folder
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
@@ -84,10 +84,10 @@ class TableVersion(Protocol):
     def transaction(self, application: str) -> int:
         """The last transaction that an application has committed, up to this version; -1 for none."""
 
-    def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
+    def batches(self, columns: Sequence[str], condition: RowCondition | None = None) -> Iterator[pa.Table]:
         """Batches of the rows that match the condition; columns that it lacks are left out."""
 
-    def count(self, condition: pc.Expression) -> int:
+    def count(self, condition: RowCondition) -> int:
         """The number of rows that match the condition."""
 
     def size(self) -> tuple[int, int]:

@@ -1,15 +1,11 @@
-"""Ranges of a chunk key as conditions for Arrow's scans. Pure."""
-
-from collections.abc import Sequence
-from functools import reduce
-from operator import and_
+"""Ranges of a chunk key as conditions. Pure."""
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.decode.types import value_type
 from engine.plan.chunks import Range
 from engine.plan.keys import Bound, ChunkKey, order_of, scalar
+from engine.plan.row_conditions import AllOf, AnyOf, Compared, IsNull, RowCondition, Sign
 
 
 def is_comparable(key: ChunkKey) -> bool:
@@ -17,32 +13,31 @@ def is_comparable(key: ChunkKey) -> bool:
     return all(order_of(c).scalar is not None and not pa.types.is_string(value_type(c).arrow(c)) for c in key.columns)
 
 
-def condition_of(key: ChunkKey, limits: Range) -> pc.Expression | None:
+def condition_of(key: ChunkKey, limits: Range) -> RowCondition | None:
     """The rows of a range; NULL belongs to the lowest.
 
     None if Arrow compares its columns differently from the server.
     """
-    parts = []
-    first = pc.field(key.names[0])
+    parts = list[RowCondition]()
     if limits.lower is not None:
-        lower = _at_least(key, limits.lower)
+        if (lower := _beyond(key, limits.lower, ">", ">=")) is None:
+            return None
         parts.append(lower)
     if limits.upper is not None:
-        upper = _at_least(key, limits.upper)
-        parts.append(None if upper is None else ~upper if limits.lower is not None else ~upper | first.is_null())
-    if any(part is None for part in parts):
-        return None
-    return reduce(and_, parts) if parts else pc.scalar(True)
+        if (upper := _beyond(key, limits.upper, "<", "<")) is None:
+            return None
+        parts.append(AnyOf([upper, IsNull(key.names[0])]) if limits.lower is None else upper)
+    return AllOf(parts)
 
 
-def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
-    """The rows whose key is at or after a bound, in Arrow: (a, b) >= (x, y)."""
+def _beyond(key: ChunkKey, bound: Bound, sign: Sign, last_sign: Sign) -> RowCondition | None:
+    """The rows whose key is beyond a bound: (a, b) >= (x, y), or (a, b) < (x, y)."""
     values = [scalar(column, value) for column, value in zip(key.columns, bound, strict=False)]
     if None in values:
         return None
-    fields: Sequence[pc.Expression] = [pc.field(name) for name in key.names]
     *above, last = range(len(values))
-    condition = fields[last] >= values[last]
+    condition: RowCondition = Compared(key.names[last], last_sign, values[last])
     for n in reversed(above):
-        condition = (fields[n] > values[n]) | ((fields[n] == values[n]) & condition)
+        equal = AllOf([Compared(key.names[n], "=", values[n]), condition])
+        condition = AnyOf([Compared(key.names[n], sign, values[n]), equal])
     return condition

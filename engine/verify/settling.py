@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import Within, among, without
 from engine.decode.arrow_schema import conformed
@@ -24,6 +23,7 @@ from engine.plan.chunks import Range
 from engine.plan.conditions import condition_of
 from engine.plan.keys import Bound
 from engine.plan.named import identities
+from engine.plan.row_conditions import OneOf, RowCondition
 from engine.source.positions import Position
 from engine.verify.comparison import RowComparison, compare
 from engine.verify.mirror_at import MirrorAt
@@ -89,7 +89,7 @@ class Settling:
             batches = [batch.filter(pa.array(within(batch))) for batch in batches]
         return pa.concat_tables([self._source.schema.empty_table(), *batches])
 
-    def batches(self, at: MirrorAt, condition: pc.Expression | None = None) -> Iterator[pa.Table]:
+    def batches(self, at: MirrorAt, condition: RowCondition | None = None) -> Iterator[pa.Table]:
         if missing := [name for name in self._names if name not in at.mirror.schema.names]:
             raise Incomparable("lagging", f"its mirror does not have the column {missing[0]} yet")
         for batch in at.mirror.batches(self._names, condition):
@@ -109,12 +109,10 @@ class Settling:
         return Settled(compared, part.position, part.limits, at.version, part.rows.num_rows, lacking)
 
 
-def one_of(keys: pa.Table) -> pc.Expression:
-    """A condition with which a scan skips most files without these keys."""
+def one_of(keys: pa.Table) -> RowCondition:
+    """A condition with which a scan skips most rows without these keys."""
     name = keys.column_names[0]
-    values = keys[name].unique()
-    ends = pc.min_max(values).as_py()
-    return (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"]) & pc.field(name).isin(values)
+    return OneOf(name, keys[name].unique())
 
 
 def only(compared: RowComparison, keys: pa.Table) -> RowComparison:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.base import clock
 from engine.base.errors import SpecError
@@ -25,6 +24,7 @@ from engine.plan.chunks import WHOLE, Range, text
 from engine.plan.conditions import condition_of, is_comparable
 from engine.plan.keys import ORDERS, Bound, is_ambiguous
 from engine.plan.named import check_keys
+from engine.plan.row_conditions import EVERY_ROW, RowCondition
 from engine.source.positions import Position
 from engine.verify.comparison import RowComparison, compare
 from engine.verify.mirror_at import MirrorAt
@@ -157,9 +157,9 @@ class TableCheck:
         named = self._named(pa.concat_tables(self.findings.keys)) if self.findings.keys else []
         return None if named is None else tuple(dict.fromkeys(named))
 
-    def _condition(self, limits: Range) -> pc.Expression | None:
+    def _condition(self, limits: Range) -> RowCondition | None:
         key = self._source.request.key
-        return condition_of(key, limits) if key else pc.scalar(True) if limits == WHOLE else None
+        return condition_of(key, limits) if key else EVERY_ROW if limits == WHOLE else None
 
     def _mirror(self) -> MirrorAt:
         """The mirror, not older than a few seconds."""

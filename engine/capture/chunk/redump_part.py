@@ -59,6 +59,7 @@ from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder
+from engine.plan.row_conditions import AllOf, AnyOf, Compared, IsNull, RowCondition
 from engine.source.connect import Endpoint
 from engine.store.folder import Folder
 
@@ -168,21 +169,18 @@ def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: 
         return writer.close()
 
 
-def _condition(request: ChunkRequest) -> pc.Expression | None:
+def _condition(request: ChunkRequest) -> RowCondition | None:
     """A condition that lets the mirror's scan skip files.
 
     It uses only the key's first column, if Arrow can compare it.
     """
     if request.keys or request.key is None:
         return None
-    column, field = request.key.columns[0], pc.field(request.key.names[0])
+    column, name = request.key.columns[0], request.key.names[0]
     ends = [scalar(column, bound[0]) if bound else None for bound in (request.limits.lower, request.limits.upper)]
-    conditions = [field >= ends[0]] if ends[0] is not None else []
-    conditions += [field <= ends[1]] if ends[1] is not None else []
-    if not conditions:
-        return None
-    both = conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
-    return both | field.is_null()
+    conditions = [Compared(name, ">=", ends[0])] if ends[0] is not None else []
+    conditions += [Compared(name, "<=", ends[1])] if ends[1] is not None else []
+    return AnyOf([AllOf(conditions), IsNull(name)]) if conditions else None
 
 
 @dataclass(frozen=True)

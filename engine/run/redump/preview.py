@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
-from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from engine.pipeline.directory import Directory
 from engine.plan.chunks import Plan, plan_from_dict, text
 from engine.plan.conditions import condition_of
 from engine.plan.named import identities
+from engine.plan.row_conditions import AnyOf
 from engine.run.redump.rules import RedumpWay, decide, defects_of
 from engine.spec.sink_settings import Sink
 
@@ -94,7 +93,7 @@ def _rows(redump: Redump, mirror: TableVersion, table: Table, plan: Plan) -> int
     assert key is not None
     conditions = [condition_of(key, limits) for limits in redump.ranges]
     predicates = [condition for condition in conditions if condition is not None]
-    return mirror.count(reduce(or_, predicates)) if len(predicates) == len(conditions) else None
+    return mirror.count(AnyOf(predicates)) if len(predicates) == len(conditions) else None
 
 
 def as_grid(affected: Sequence[AffectedTable]) -> Grid:

@@ -23,6 +23,7 @@ from engine.destination.delta.log.foreign_commits import commits_up_to, read_com
 from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import library_text, open_table
 from engine.destination.delta.read.delta_rows import rows_of
+from engine.plan.row_conditions import RowCondition, expression_of
 from engine.store.folder import Folder
 from engine.store.lookup import find_all
 
@@ -162,9 +163,10 @@ class Mirror:
         version = self._delta.transaction_version(application)
         return -1 if version is None else int(version)
 
-    def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
+    def batches(self, columns: Sequence[str], condition: RowCondition | None = None) -> Iterator[pa.Table]:
         """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
-        return self._rows.batches([name for name in columns if name in self._rows.schema.names], condition)
+        names = [name for name in columns if name in self._rows.schema.names]
+        return self._rows.batches(names, None if condition is None else expression_of(condition))
 
     def scan(self) -> "Dataset | VersionFiles":
         """A dataset, unless deletion vectors delete rows, another program has written some, or they are in a bucket."""
@@ -180,6 +182,6 @@ class Mirror:
         rows = (pc.sum(files["num_records"]).as_py() or 0) - deleted if counted else self._rows.count(None)
         return int(rows), int(pc.sum(files["size_bytes"]).as_py() or 0)
 
-    def count(self, condition: pc.Expression) -> int:
+    def count(self, condition: RowCondition) -> int:
         """The number of rows that match the condition."""
-        return self._rows.count(condition)
+        return self._rows.count(expression_of(condition))
