@@ -120,6 +120,10 @@ class OrderedChanges(Protocol):
         """
 
 
+class IncompleteMirrorError(DestinationError):
+    """A new copy of the table is being written; its rows cannot be read back before it is complete."""
+
+
 class MirrorReader(Protocol):
     """Reads one table of a destination back."""
 

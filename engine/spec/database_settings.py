@@ -1,11 +1,13 @@
 """`[sink.database]`: the server, login and tables of a destination in a database."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from engine.base.errors import SpecError
 from engine.spec.secrets import secret
 from engine.spec.section import Section
 
@@ -48,6 +50,8 @@ class DatabaseSettings(Section):
     attacker."""
     ca: Path | None = None
     """The file with the certificate authority for `verify`. By default, the system's authorities."""
+
+    _sent_password: str | None = PrivateAttr(None)
 
     @field_validator("table")
     @classmethod
@@ -94,8 +98,23 @@ class DatabaseSettings(Section):
         return [(self.password_env, self.password_file)]
 
     def password(self) -> str:
-        """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken."""
-        return secret("sink.database.password", self.password_env, self.password_file) or ""
+        """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken.
+
+        On another host, that with which the settings were sent counts where the reference is broken.
+        """
+        try:
+            return secret("sink.database.password", self.password_env, self.password_file) or ""
+        except SpecError:
+            if self._sent_password is None:
+                raise
+            return self._sent_password
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Readers get the current password."""
+        state = super().__getstate__()
+        with suppress(SpecError):
+            state["__pydantic_private__"] = {"_sent_password": self.password()}
+        return state
 
     def below(self, root: Path) -> Self:
         """With files that do not depend on the current folder. root: of relative paths."""

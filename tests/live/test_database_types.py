@@ -15,10 +15,12 @@ import pytest
 from engine.base.errors import DestinationError
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.arrow_schema import image_schema
+from engine.capture.landing import reader_of
+from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import TM_KIND, TM_SEQ, Column, Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
 from engine.ledger.state import Owner
+from engine.plan.row_conditions import EVERY_ROW, AllOf, Compared, IsNull, OneOf, Sign
 from engine.source.catalog import read_table
 from tests.live.support import every_type
 from tests.live.support.compare import source_table
@@ -62,11 +64,42 @@ def _files(destination: Destination, table: Table, data: pa.Table, kind: str) ->
 
 
 def _published(world: World, table: Table, data: pa.Table, kind: str) -> None:
+    """Write the rows, and read them back."""
     destination = world.destination()
     opened = destination.table(Owner("L"), table, PLAN)
     opened.open(must_exist=False)
     opened.append(kind, 1, _files(destination, table, data, kind))
     destination.publish(EpochEnd(1, "b:1", ""))
+    _read_back(world, table, data)
+
+
+def _read_back(world: World, table: Table, data: pa.Table) -> None:
+    """What the destination reads back of a table is what was written, and conditions select the right rows."""
+    version = reader_of(world.destination().landing, table).mirror()
+    assert version is not None
+    assert version.transaction(Owner("L").transaction(CHUNKS)) in (1, -1)
+    rows = pa.concat_tables(version.batches(data.column_names)).sort_by("id")
+    assert version.count(EVERY_ROW) == data.num_rows
+    for name in data.column_names:
+        read, wanted = conformed(rows.select([name]), data.select([name]).schema)[name], data[name]
+        if table.column(name).type == "json":
+            read, wanted = (pa.chunked_array([_canonical(one)]) for one in (read, wanted))
+        assert read.equals(wanted), table.column(name)
+        if pa.types.is_list(wanted.type) or pa.types.is_floating(wanted.type) or table.column(name).type == "json":
+            continue
+        values = wanted.drop_null().unique()
+        assert version.count(OneOf(name, values)) == len(wanted) - wanted.null_count, table.column(name)
+        assert version.count(IsNull(name)) == wanted.null_count
+        if len(values) and not pa.types.is_string(values.type):
+            middle = values[len(values) // 2]
+            comparisons: list[tuple[Sign, Any]] = [("<", pc.less), (">=", pc.greater_equal), ("=", pc.equal)]
+            for sign, compare in comparisons:
+                expected = pc.sum(pc.fill_null(compare(wanted, middle), False)).as_py()
+                assert version.count(AllOf([Compared(name, sign, middle)])) == expected, (table.column(name), sign)
+
+
+def _canonical(texts: pa.ChunkedArray) -> pa.Array:
+    return pa.array([None if one is None else json.dumps(json.loads(one), sort_keys=True) for one in texts.to_pylist()])
 
 
 def _cell(value: Any) -> Any:

@@ -18,9 +18,9 @@ from engine.destination.database.shared_tables import SharedTables
 from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.sql_servers import server_of
 from engine.destination.database.table import DatabaseTable
+from engine.destination.database.table_reader import DatabaseLanding
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.destination.fence import Term
-from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
@@ -34,14 +34,17 @@ class DatabaseDestination:
         self._sink = sink
         self._settings = sink.database
         self._server = server_of(sink)
-        self._staged_landing = None if landing is not None else StagedLanding(sink.folder)
-        self._landing = landing or StagedLanding(sink.folder)
+        self._own_landing = None if landing is not None else self._readable_landing()
+        self._landing = landing or self._readable_landing()
         self._reading = ReadingSession(self._server)
         self._states: dict[str, DatabaseState] = {}
         self._shared: SharedTables | None = None
         self._lock = threading.RLock()
         self._terms = DatabaseTerms(self._server, self._reading, self._state)
         self._transaction = DatabaseTransaction(self._server, self._terms)
+
+    def _readable_landing(self) -> DatabaseLanding:
+        return DatabaseLanding(self._sink.folder, self._server, self._settings)
 
     @property
     def root(self) -> Path | str:
@@ -116,4 +119,4 @@ class DatabaseDestination:
         self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int
     ) -> int:
         """Delete staged files that no epoch names. Rows of a killed runner were rolled back."""
-        return 0 if self._staged_landing is None else self._staged_landing.delete_orphans(committed_names)
+        return 0 if self._own_landing is None else self._own_landing.delete_orphans(committed_names)

@@ -5,16 +5,18 @@ read.
 Tables are made without a key: DuckDB would refuse to delete a key and insert it again in one transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
+from engine.destination.database.sql_literals import hexadecimal, plain, quoted
 from engine.destination.database.sql_server import (
     STATE_TABLES,
     DatabaseSession,
@@ -23,6 +25,7 @@ from engine.destination.database.sql_server import (
     StoredColumn,
     TableMarks,
     TablePlace,
+    TableReads,
     in_double_quotes,
     qualified,
     refused,
@@ -30,6 +33,7 @@ from engine.destination.database.sql_server import (
 )
 from engine.spec.database_settings import DatabaseSettings
 
+_BATCH_ROWS = 65_536
 _ROWS = "tidemark_rows"
 """The name of the rows of a statement."""
 _FOR_NOW = (duckdb.IOException, duckdb.TransactionException, duckdb.ConnectionException, duckdb.OutOfMemoryException)
@@ -84,6 +88,11 @@ class _DuckdbSession:
             with suppress(duckdb.Error):  # after an error, that would be the one to be raised
                 self.connection.unregister(_ROWS)
 
+    def read(self, statement: str) -> pa.RecordBatchReader:
+        """The rows of a statement."""
+        self._begin()
+        return self.connection.sql(statement).to_arrow_reader(_BATCH_ROWS)
+
     def commit(self) -> None:
         if self._is_open:
             self._is_open = False
@@ -97,6 +106,38 @@ class _DuckdbSession:
     def close(self) -> None:
         self._is_open = False
         self.connection.close()
+
+
+class ArrowRows:
+    """Rows as Arrow (`sql_server.TableReads`). While a version is read, no other process can open the file."""
+
+    def begin(self, session: DatabaseSession) -> None:
+        """The first statement begins it."""
+
+    def literals(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Numbers as they are, others quoted."""
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            return pc.binary_join_element_wise("from_hex('", hexadecimal(values), "')", "")
+        return plain(values) if pa.types.is_integer(values.type) else quoted(plain(values))
+
+    def rows(
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        columns: Sequence[StoredColumn],
+        lists: Collection[str],
+        where: str,
+    ) -> Iterator[pa.Table]:
+        """In the types of the file."""
+        assert isinstance(session, _DuckdbSession)
+        listed = ", ".join(in_double_quotes(column.name) for column in columns)
+        table = f"{in_double_quotes(place.schema)}.{in_double_quotes(place.name)}"
+        for batch in session.read(f"SELECT {listed} FROM {table} WHERE {where}"):
+            yield pa.Table.from_batches([batch])
+
+    def stored_bytes(self, session: DatabaseSession, place: TablePlace) -> int:
+        """The file does not say."""
+        return 0
 
 
 class DuckdbServer:
@@ -118,6 +159,7 @@ class DuckdbServer:
         self._file = settings.file
         self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = NoLocks()
+        self.reads: TableReads = ArrowRows()
         self.place = settings.place("duckdb")
 
     def connect(self) -> DatabaseSession:

@@ -1,7 +1,7 @@
 """PostgreSQL. Types: docs/databases.md."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -12,6 +12,7 @@ from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
+from engine.destination.database.postgresql_reads import CopiedRows
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
     STATE_TABLES,
@@ -21,6 +22,7 @@ from engine.destination.database.sql_server import (
     StoredColumn,
     TableMarks,
     TablePlace,
+    TableReads,
     in_double_quotes,
     qualified,
     refused,
@@ -119,6 +121,7 @@ class PostgresServer:
         self._settings = settings
         self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = AdvisoryLocks(settings)
+        self.reads: TableReads = CopiedRows(_copied)
         self.place = settings.place("postgresql")
         self.state_schema = settings.state_schema
 
@@ -296,6 +299,13 @@ class PostgresServer:
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """ON CONFLICT names the key, so another unique index is an error and replaces nothing."""
+
+
+def _copied(session: DatabaseSession, statement: str) -> Iterator[bytes]:
+    assert isinstance(session, _PostgresSession)
+    with session.connection.cursor().copy(statement.encode()) as copy:
+        for line in copy:
+            yield bytes(line)
 
 
 def _number(pipeline: str) -> int:

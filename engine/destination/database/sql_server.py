@@ -1,6 +1,6 @@
 """What the room asks of a kind of database. `postgresql` and `mysql` are the kinds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,6 +74,32 @@ class TableMarks(Protocol):
         """Whether a table was made with this mark."""
 
 
+class TableReads(Protocol):
+    """How rows are read back. Raises the driver's errors, StoreAwayError, DestinationError."""
+
+    def begin(self, session: DatabaseSession) -> None:
+        """Begin a transaction that sees what is committed now, and nothing later, and writes nothing."""
+
+    def literals(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Values as they are written in a condition; none of them is NULL."""
+
+    def rows(
+        self,
+        session: DatabaseSession,
+        place: TablePlace,
+        columns: Sequence[StoredColumn],
+        lists: Collection[str],
+        where: str,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that match a condition, in parts of bounded size, in types that hold all values.
+
+        lists: columns that are lists of numbers, whatever the database has for them.
+        """
+
+    def stored_bytes(self, session: DatabaseSession, place: TablePlace) -> int:
+        """The bytes of a table and its indexes; 0 if nobody knows."""
+
+
 class NoMarks:
     """None is needed: a table and its record are made in one transaction."""
 
@@ -114,6 +140,7 @@ class SqlServer(Protocol):
     marks: TableMarks
     locks: SessionLocks
     """By which one session of a pipeline at a time writes."""
+    reads: TableReads
 
     def connect(self) -> DatabaseSession:
         """Open a session. Raises the driver's errors, SpecError."""
