@@ -9,7 +9,7 @@ own; one that cannot lacks the method:
 Readers are sent to Spark tasks, so they can be pickled.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
@@ -135,6 +135,10 @@ class MirrorReader(Protocol):
     def unreadable(self) -> tuple[type[Exception], ...]:
         """What a read raises when the mirror or its files are gone or damaged."""
 
+    @property
+    def rewritten_json(self) -> Collection[str]:
+        """Columns whose JSON the destination writes in its own form: they are compared by what they mean."""
+
     def mirror(self, as_of: datetime | None = None) -> TableVersion | None:
         """The newest version of the mirror; with `as_of`, the version that readers saw at that time.
 
@@ -201,6 +205,11 @@ class NoMirror:
     @property
     def unreadable(self) -> tuple[type[Exception], ...]:
         """Nothing is read."""
+        return ()
+
+    @property
+    def rewritten_json(self) -> Collection[str]:
+        """None."""
         return ()
 
     def mirror(self, as_of: datetime | None = None) -> TableVersion | None:

@@ -41,6 +41,8 @@ class Redump:
     keys: tuple[Bound, ...] = ()
     chunks: tuple[int, ...] = ()
     """The numbers of the chunks whose ranges these are; empty if the ranges were given."""
+    sink: str = ""
+    """The further sink whose rows are deleted, too, which the source has not."""
 
     @property
     def verb(self) -> str:
@@ -135,6 +137,8 @@ def _json(text: str) -> Any:
 def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, TableState], journals: Path) -> Redump:
     """Parse a command's arguments: "tables", and for one table "chunks" (numbers), "range" ([lower, upper]) or "keys".
 
+    "sink" names a further sink.
+
     A bound or key is a text, or a list of texts for several columns; a null bound is an open end. Raises SpecError for
     a command that cannot be executed.
     """
@@ -143,9 +147,12 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         raise _request_error("It does not say which tables: a list of full names, empty for all.")
     if unknown := sorted(set(names) - set(tables)):
         raise unknown_tables(unknown, tables, _NOTHING_READ)
+    sink = arguments.get("sink", "")
+    if not isinstance(sink, str):
+        raise _request_error("A sink is named by its name.")
     parts = {name: arguments[name] for name in ("chunks", "range", "keys") if arguments.get(name) is not None}
     if not parts:
-        return Redump(identity, path, tuple(names))
+        return Redump(identity, path, tuple(names), sink=sink)
     if len(names) != 1 or len(parts) != 1:
         raise _request_error("Give chunks, a range or keys: only one of them, for one table.")
     table_state = tables[names[0]]
@@ -153,7 +160,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
     if "keys" in parts:
         keys = _keys(parts["keys"])
         check_keys(table, keys)
-        return Redump(identity, path, tuple(names), keys=keys)
+        return Redump(identity, path, tuple(names), keys=keys, sink=sink)
     if not plan.chunk_key:
         raise _request_error(
             f"{table.full_name} is one chunk, without a chunk key.",
@@ -161,11 +168,13 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         )
     if "chunks" in parts:
         ranges = chunk_ranges(journals, table, plan, parts["chunks"])
-        return Redump(identity, path, tuple(names), ranges=ranges, chunks=tuple(dict.fromkeys(parts["chunks"])))
+        chunks = tuple(dict.fromkeys(parts["chunks"]))
+        return Redump(identity, path, tuple(names), ranges=ranges, chunks=chunks, sink=sink)
     ends = parts["range"]
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
         raise _request_error("A range is a lower and an upper bound.")
-    return Redump(identity, path, tuple(names), ranges=(Range(*(bound_from(end, plan) for end in ends)),))
+    ranges = (Range(*(bound_from(end, plan) for end in ends)),)
+    return Redump(identity, path, tuple(names), ranges=ranges, sink=sink)
 
 
 def bound_from(end: Any, plan: Plan) -> Bound | None:

@@ -182,7 +182,7 @@ class ChunkGroup:
         session.pacer.end = self.counts and self.counts.with_name(END)
         session.counter = RowCounter(self.counts, request.table.full_name, request.number)
         ghosts: list[DataFile] = []
-        if request.reader is not None:
+        if request.mirrors:
             result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
         else:
             read = partial(read_chunk, stores=False) if request.table.key else read_keyless

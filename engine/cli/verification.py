@@ -56,6 +56,9 @@ def verify(
         str,
         typer.Option("--format", help="both: also compare the Iceberg tables with the Delta tables, file by file."),
     ] = "delta",
+    sink: Annotated[
+        str, typer.Option("--sink", help="Compare a further sink, by its name. By default, the first destination.")
+    ] = "",
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
@@ -94,7 +97,7 @@ def verify(
         raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
     if form not in FORMATS:
         raise SpecError(f"--format {form} is not known.", hint=f"Known: {', '.join(FORMATS)}.")
-    verifier, started = Verifier(spec, directory), clock.utc_text()
+    verifier, started = Verifier(spec, directory, sink=sink), clock.utc_text()
     try:
         arguments = arguments_of(stored(spec, directory, table or []), chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
@@ -103,13 +106,14 @@ def verify(
             run = partial(run_pipeline, spec, spec_file, "caught-up")
             catch_up = partial(_apart, directory.log, run) if out.is_terminal else run
             say = (lambda _: None) if as_json else partial(out.print, markup=False)
-            results = Repair(spec, directory, verifier, catch_up).repair(results, reason, say)
+            results = Repair(spec, directory, verifier, catch_up, sink).repair(results, reason, say)
             for result in () if as_json else results:
                 _show(result)
     finally:
         verifier.close()
     names = list(dict.fromkeys(result.table for result in results))
-    report_verified(spec, directory, names)
+    if not sink:
+        report_verified(spec, directory, names)
     formats = compare_formats(spec, directory, verifier.committed.state(), names) if form == "both" else []
     if report is not None:
         write_report(report, report_of(spec, results, started))

@@ -9,7 +9,7 @@ from engine.destination.parquet.destination import ParquetDestination
 from engine.spec.sink_settings import Sink
 
 if TYPE_CHECKING:
-    from engine.capture.landing import Landing
+    from engine.capture.landing import Landing, ReadsBack
 
 
 def further_destination(sink: Sink, first: Destination) -> Destination:
@@ -31,6 +31,16 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
     if sink.type == "parquet":
         return ParquetDestination(sink)
     return DeltaDestination(sink, notes, known_tables)
+
+
+def tables_of(sink: Sink) -> "ReadsBack | None":
+    """The tables of a destination, of the first or a further one, to be read back; None if that is not possible."""
+    if sink.database is not None:
+        from engine.destination.database.sql_servers import server_of
+        from engine.destination.database.table_reader import DatabaseTables
+
+        return DatabaseTables(server_of(sink), sink.database.table)
+    return DeltaDestination(sink).landing if sink.type == "delta" else None
 
 
 def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:

@@ -87,7 +87,7 @@ def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str
     """The facts of the captured tables, from the files alone. Raises LedgerError."""
     ledger = Ledger(directory.ledger)
     lacks = {} if store_is_out(read_runner(directory)) else lacking_now(ledger, spec.sink, now)
-    copies, mirrors = spec.source.copies, spec.sink.has_mirrors
+    copies, mirrors = spec.source.copies, spec.sink.is_read_back
     return facts_of(directory, ledger.state, lacks, copies=copies, mirrors=mirrors)
 
 

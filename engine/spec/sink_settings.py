@@ -275,11 +275,13 @@ class Sink(Section):
 
     @property
     def has_mirrors(self) -> bool:
-        """Whether the destination keeps mirrors, which can be read back: verified, audited, queried, redumped in parts.
-
-        Its landing is a `ReadsBack` (`engine.capture.landing`), and its tables are `Maintainable`.
-        """
+        """Whether the destination keeps mirrors and change logs, which are merged, maintained, audited and queried."""
         return self.type == "delta"
+
+    @property
+    def is_read_back(self) -> bool:
+        """Whether Tidemark reads the rows of the tables back: to verify them, and to redump parts of them."""
+        return self.has_mirrors or self.database is not None
 
     def require_mirrors(self, what: str) -> None:
         """Raises SpecError for a destination without mirrors. what: needs them, such as "An audit"."""

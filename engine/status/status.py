@@ -81,7 +81,7 @@ def status(
     unwritten = alive.write_outage if alive else None
     now = _now(runner)
     lacks = {} if store_is_out(runner) else lacking_now(ledger, sink, now)
-    facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
+    facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.is_read_back)
     measured, lag = _last_lag(directory) or (None, None)
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
     current = lag if age_s is not None and is_current(age_s, followed=alive is not None) else None

@@ -51,17 +51,21 @@ def explained(
     mirror: TableVersion,
     reader: MirrorReader,
     keys: Sequence[Key],
+    *,
+    names_writers: bool = True,
 ) -> list[Difference]:
     """The differences with their causes.
 
-    schema: of the published rows. keys: the differences' keys; all can name rows.
+    schema: of the published rows. reader: of the change log; the mirror may be another destination's. keys: the
+    differences' keys; all can name rows. names_writers: whether the mirror names the programs that write to it.
     """
     key_rows = identities(table, keys)
-    images = _images(table, schema, reader, key_rows)
+    log = reader.log()
+    images = {} if log is None else _images(table, schema, log, key_rows)
     changed, unread = _changed_by_others(table, schema, mirror, reader, key_rows)
     explanations = []
     for one in differences:
-        cause = _cause(one, images.get(one.key, []), changed.get(one.key))
+        cause = _cause(one, images.get(one.key, []), changed.get(one.key), names_writers=names_writers)
         if unread is not None and one.key not in changed and one.key not in images:
             cause = f"perhaps {_written(unread)}, whose files are vacuumed; else {cause}"
         explanations.append(replace(one, cause=cause))
@@ -74,13 +78,15 @@ def _written(commit: Commit) -> str:
     return f"{commit.author} wrote to the mirror: version {commit.version} ({did})"
 
 
-def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) -> str:
+def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None, *, names_writers: bool) -> str:
     if foreign is not None:
         return _written(foreign)
     if one.kind == "duplicate":
         return "rows were added to the mirror by something else than Tidemark"
     if not images:
         unlogged = _UNLOGGED.format(since=" since the copy")
+        if not names_writers:
+            return f"something else changed the mirror, or {unlogged}"
         return f"the change log never had it; {unlogged}" if one.kind == "extra" else unlogged
     last = images[-1]
     if last.row == one.mirror:
@@ -95,10 +101,9 @@ def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) ->
     return reason
 
 
-def _images(table: Table, schema: pa.Schema, reader: MirrorReader, key_rows: pa.Table) -> dict[Key, list[_Image]]:
+def _images(table: Table, schema: pa.Schema, log: TableVersion, key_rows: pa.Table) -> dict[Key, list[_Image]]:
     """The images of these keys in the change log, in order."""
-    log = reader.log()
-    if log is None or log.size()[1] > _MOST_LOG_BYTES:
+    if log.size()[1] > _MOST_LOG_BYTES:
         return {}
     columns = [*schema.names, TM_KIND, TM_POSITION, TM_SEQ]
     batches = []

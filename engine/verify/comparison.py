@@ -4,7 +4,8 @@ Values are equal if Arrow says so: both sides have the types of the published co
 representations.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,30 @@ def compare(source: pa.Table, mirror: pa.Table, key: Sequence[str]) -> RowCompar
     return RowComparison(
         missing, extra, source.filter(pa.array(other)), mirror.filter(pa.array(other)), duplicate, int((~other).sum())
     )
+
+
+def with_plain_json(rows: pa.Table, names: Collection[str]) -> pa.Table:
+    """The rows with one text for each meaning of the JSON in these columns."""
+    for name in names:
+        if name in rows.column_names:
+            texts = [None if one is None else _plain_json(one) for one in rows[name].to_pylist()]
+            number, field = rows.column_names.index(name), rows.schema.field(name)
+            rows = rows.set_column(number, field, pa.array(texts, field.type))
+    return rows
+
+
+def _plain_json(text: str) -> str:
+    try:
+        value = json.loads(text, parse_int=_number)
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _number(digits: str) -> int | float:
+    """A whole number beyond 64 bits is a float in a database."""
+    value = int(digits)
+    return value if -(1 << 63) <= value < 1 << 64 else float(digits)
 
 
 def unequal_columns(source: pa.Table, mirror: pa.Table) -> list[list[str]]:

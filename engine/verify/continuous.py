@@ -102,7 +102,7 @@ class ContinuousVerifier:
         self._noticed = frozenset[str]()  # the written mirrors for which a rest was ended
         self._journaled = known_at_start(directory)
         self._committed = CommittedEpochs(directory.ledger)
-        self._enabled = spec.verify.period != OFF and spec.sink.has_mirrors
+        self._enabled = spec.verify.period != OFF and spec.sink.is_read_back
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
         self._thread.start()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import LedgerError, SpecError
-from engine.capture.landing import MirrorReader, TableVersion
+from engine.capture.landing import IncompleteMirrorError, MirrorReader, TableVersion
 from engine.ledger.records import NOTHING, EpochRecord
-from engine.ledger.state import State, apply
+from engine.ledger.state import Owner, State, apply
 from engine.ledger.store import Ledger
 from engine.source.positions import Position
 from engine.verify.verdicts import Incomparable
@@ -43,8 +43,10 @@ class MirrorAt:
 class CommittedEpochs:
     """The committed state and the epochs that are kept. Follows the ledger: only new epochs are read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sink: str = "") -> None:
+        """sink: the name of the further sink whose tables are the mirrors; "" for the first destination."""
         self._folder = folder
+        self._sink = sink
         self._read_s = -math.inf
         self._ledger: Ledger | None = None
         self._state: State | None = None
@@ -90,16 +92,24 @@ class CommittedEpochs:
         """The newest version of a table's mirror. Raises Incomparable when it is none that can be compared."""
         for attempt in range(_TRIES):
             state = self.state(fresh=attempt > 0)
-            mirror = reader.mirror()
-            if mirror is None:
-                raise Incomparable("unverifiable", "it has no mirror")
+            mirror, owner = _newest(reader), self._owner(state)
             merged, copied = (
-                max(mirror.transaction(state.owner.transaction(kind)), state.owner.floor)
-                for kind in ("merge", "chunks")
+                max(mirror.transaction(owner.transaction(kind)), owner.floor) for kind in ("merge", "chunks")
             )
             if max(merged, copied) <= state.epoch:
                 return self._at(table, state, mirror, merged, copied)
         raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
+
+    def _owner(self, state: State) -> Owner:
+        """How the mirrors name the pipeline. Raises Incomparable for a sink that the ledger does not have."""
+        if not self._sink:
+            return state.owner
+        sink_record = state.sinks.get(self._sink)
+        if sink_record is None:
+            raise Incomparable("lagging", f"the sink {self._sink} has not joined yet")
+        if sink_record.stopped is not None:
+            raise Incomparable("unverifiable", f"the sink has stopped: {sink_record.stopped.message}")
+        return Owner(state.ledger, sink_record.id)
 
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None
@@ -113,3 +123,13 @@ class CommittedEpochs:
                 raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
         position = state.position if first is None else first
         return MirrorAt(mirror, position, state.identity, lacks)
+
+
+def _newest(reader: MirrorReader) -> TableVersion:
+    try:
+        mirror = reader.mirror()
+    except IncompleteMirrorError as error:
+        raise Incomparable("lagging", "its mirror does not have the last copy yet") from error
+    if mirror is None:
+        raise Incomparable("unverifiable", "it has no mirror")
+    return mirror

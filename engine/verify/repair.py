@@ -41,9 +41,12 @@ def unproven(before: Sequence[TableResult], after: Sequence[TableResult]) -> lis
 class Repair:
     """Repairs tables of one pipeline."""
 
-    def __init__(self, spec: Spec, directory: Directory, verifier: Verifier, catch_up: Callable[[], None]) -> None:
-        """catch_up: runs the pipeline until it is caught up."""
+    def __init__(
+        self, spec: Spec, directory: Directory, verifier: Verifier, catch_up: Callable[[], None], sink: str = ""
+    ) -> None:
+        """catch_up: runs the pipeline until it is caught up. sink: the further sink that the verifier compares."""
         self._spec = spec
+        self._sink = sink
         self._directory = directory
         self._verifier = verifier
         self._catch_up = catch_up
@@ -62,7 +65,7 @@ class Repair:
         return [self._again(one, say) if one.table in sent else one for one in results]
 
     def _send(self, result: TableResult, reason: str, say: Callable[[str], None]) -> str:
-        arguments: dict[str, Any] = {"tables": [result.table]}
+        arguments: dict[str, Any] = {"tables": [result.table], **({"sink": self._sink} if self._sink else {})}
         if result.keys is not None and len(result.keys) <= _MOST_KEYS:
             arguments["keys"] = [list(key) for key in result.keys]
             say(f"{result.table}: redumping {plural(len(result.keys), 'row')}")

@@ -11,7 +11,7 @@ one. A change without an image in the binlog is in S and not in M'. A change of 
 The rows in C hide damage of the mirror's rows that they replace. That is right: the next merge repairs it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from engine.plan.keys import Bound
 from engine.plan.named import identities
 from engine.plan.row_conditions import OneOf, RowCondition
 from engine.source.positions import Position
-from engine.verify.comparison import RowComparison, compare
+from engine.verify.comparison import RowComparison, compare, with_plain_json
 from engine.verify.mirror_at import MirrorAt
 from engine.verify.source_rows import ExactPart, SourceRows
 from engine.verify.verdicts import Incomparable
@@ -49,8 +49,12 @@ class Settled:
 class Settling:
     """Settles parts of one table. mirror: loads the mirror's newest version."""
 
-    def __init__(self, source: SourceRows, mirror: Callable[[], MirrorAt]) -> None:
+    def __init__(
+        self, source: SourceRows, mirror: Callable[[], MirrorAt], rewritten_json: Collection[str] = ()
+    ) -> None:
+        """rewritten_json: as of `MirrorReader`."""
         self._source = source
+        self._rewritten_json = rewritten_json
         self.mirror = mirror
         self._names = source.schema.names
         self._key = source.request.table.key
@@ -95,6 +99,11 @@ class Settling:
         for batch in at.mirror.batches(self._names, condition):
             yield conformed(batch, self._source.schema)
 
+    def compare(self, source: pa.Table, mirror: pa.Table) -> RowComparison:
+        """Compare rows of both sides."""
+        source, mirror = (with_plain_json(rows, self._rewritten_json) for rows in (source, mirror))
+        return compare(source, mirror, self._key)
+
     def _settled(self, at: MirrorAt, part: ExactPart, rows: pa.Table, within: Within | None) -> Settled:
         lacking = 0
         if part.position.order < at.position.order:
@@ -105,7 +114,7 @@ class Settling:
             reduced = self._source.changes(at.position, part.position, part.request, within)
             lacking = reduced.touched_keys.num_rows
             rows = pa.concat_tables([without(rows, reduced.touched_keys), *reduced.upserts])
-        compared = compare(part.rows, rows, self._key)
+        compared = self.compare(part.rows, rows)
         return Settled(compared, part.position, part.limits, at.version, part.rows.num_rows, lacking)
 
 

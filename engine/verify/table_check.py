@@ -26,7 +26,7 @@ from engine.plan.keys import ORDERS, Bound, is_ambiguous
 from engine.plan.named import check_keys
 from engine.plan.row_conditions import EVERY_ROW, RowCondition
 from engine.source.positions import Position
-from engine.verify.comparison import RowComparison, compare
+from engine.verify.comparison import RowComparison
 from engine.verify.mirror_at import MirrorAt
 from engine.verify.partitions import Partitions
 from engine.verify.settling import Settled, Settling, only
@@ -205,7 +205,7 @@ class TableCheck:
     def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
         """Compare the rows of both sides. limits: the range that they are all rows of."""
         self._go_on()
-        compared = compare(source, mirror, self._key)
+        compared = self._settling.compare(source, mirror)
         self._note(part, source.num_rows)
         if not compared.total or self._settled:
             return

@@ -32,7 +32,7 @@ from engine.capture.landing import MirrorReader
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
-from engine.destination.registry import destination_of
+from engine.destination.registry import destination_of, tables_of
 from engine.journal.alert_kinds import remedy
 from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
@@ -47,6 +47,7 @@ from engine.source.endpoint import endpoint_of
 from engine.source.positions import current
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 from engine.spec.settings import Spec
+from engine.spec.sink_settings import Sink
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
@@ -74,15 +75,22 @@ class Verifier:
         directory: Directory,
         ended: Callable[[], bool] = lambda: False,
         committed: CommittedEpochs | None = None,
+        sink: str = "",
     ) -> None:
-        """ended: whether to abandon the comparison."""
+        """ended: whether to abandon the comparison. sink: the further sink that is compared; "" for the first one.
+
+        Raises SpecError for a sink that the spec does not have, or whose tables cannot be read back.
+        """
         self._spec = spec
+        self._sink = spec.sink_named(sink)
+        self._is_first = not sink
         self._directory = directory
         self._ended = ended
-        self.committed = committed or CommittedEpochs(directory.ledger)
+        self.committed = committed or CommittedEpochs(directory.ledger, sink)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._destination = destination_of(spec.sink)
         self._captured = CapturedTables(spec, self._destination.landing)
+        self._tables = self._captured if self._is_first else _TablesOfSink(self._sink, self._captured)
         self._session: ReaderSession | None = None
         self._identity = ""
 
@@ -108,7 +116,12 @@ class Verifier:
         return results
 
     def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
-        """Record a result in the pipeline's directory, and differences that were not known in the destination."""
+        """Record a result in the pipeline's directory, and differences that were not known in the destination.
+
+        That of a further sink is not: what is recorded is about the first one.
+        """
+        if not self._is_first:
+            return
         recorded = read_details(self._directory, result.table).differences
         before = [replace(one, cause="", chunk=None) for one in recorded]
         new = [one for one in result.differences if replace(one, cause="", chunk=None) not in before]
@@ -132,7 +145,7 @@ class Verifier:
             return False
         self._captured.take(name, table_state)
         try:
-            lacks = self.committed.mirror(name, self._captured.reader(name)).lacks
+            lacks = self.committed.mirror(name, self._tables.reader(name)).lacks
         except Incomparable:
             return False
         return lacks is None or lacks > epoch
@@ -173,7 +186,7 @@ class Verifier:
             verdict, why, again = "unverifiable", f"the account may not read it: {error.message.rstrip('.')}", False
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
-        except self._captured.read_failures(name) as error:  # a vacuum may have deleted the files that were read
+        except self._tables.read_failures(name) as error:  # a vacuum may have deleted the files that were read
             if is_disk_full(error):
                 why, again = "the disk for temporary files is full", False
             elif is_store_away(error) or is_store_refused(error):  # nothing is known of its files
@@ -197,13 +210,13 @@ class Verifier:
                 "lagging", "its columns have changed on the source, and the pipeline has not followed yet"
             )
         projection = self._captured.projection(name)
-        reader, rate = self._captured.reader(name), self._rate()
+        reader, rate = self._tables.reader(name), self._rate()
         request = ChunkRequest(
             table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), scratch(self._folder.name),
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
-        settling = Settling(source, lambda: self._mirror(name, reader, state.identity))
+        settling = Settling(source, lambda: self._mirror(name, reader, state.identity), reader.rewritten_json)
         check = TableCheck(source, settling, self._ended)
         if scope.keys:
             check.keys(scope.keys)
@@ -242,7 +255,7 @@ class Verifier:
         if table_state.stopped:
             raise Incomparable("unverifiable", f"it has stopped: {table_state.stopped.message}")
         if why := incomparable(
-            key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
+            key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=self._sink.is_read_back
         ):
             raise Incomparable("unverifiable", why)
         require_same_rules(self._spec, table_state)
@@ -259,8 +272,10 @@ class Verifier:
         if differences and keys is not None:
             schema = image_schema(self._captured.projection(name).published_table(table))
             named = list(dict.fromkeys(one.key for one in differences))
-            reader = self._captured.reader(name)
-            differences = explained(differences, table, schema, first.mirror, reader, named)
+            logs = self._captured.reader(name)
+            differences = explained(
+                differences, table, schema, first.mirror, logs, named, names_writers=self._sink.has_mirrors
+            )
         return TableResult(
             table=name,
             verdict=verdict,  # type: ignore[arg-type]
@@ -316,6 +331,29 @@ class Verifier:
             with suppress(pymysql.Error, OSError):
                 self._session.connection.close()
         self._session = None
+
+
+class _TablesOfSink:
+    """Reads the tables of a further sink back."""
+
+    def __init__(self, sink: Sink, captured: CapturedTables) -> None:
+        tables = tables_of(sink)
+        if tables is None:
+            raise SpecError(
+                f'Sink {sink.name} cannot be compared: Tidemark does not read type = "{sink.type}" back.',
+                detail="Nothing was compared.",
+                hint="Its messages or files come from the changes that `tidemark audit SPEC` compares with the binlog.",
+            )
+        self._tables = tables
+        self._captured = captured
+
+    def reader(self, name: str) -> MirrorReader:
+        """As `CapturedTables.reader`."""
+        return self._tables.reader(self._captured.tables[name])
+
+    def read_failures(self, name: str) -> tuple[type[Exception], ...]:
+        """As `CapturedTables.read_failures`."""
+        return self.reader(name).unreadable if name in self._captured.tables else ()
 
 
 def _clause(error: TidemarkError) -> str:

@@ -70,8 +70,8 @@ class ChunkRequest:
     max_memory: int
     projection: Projection = WHOLE_TABLE
     """Which columns and rows are published."""
-    reader: MirrorReader | None = None
-    """For a redump (`capture.chunk.redump_part`): reads the mirror back."""
+    mirrors: tuple[MirrorReader, ...] = ()
+    """For a redump (`capture.chunk.redump_part`): they read back the destinations whose ghosts are deleted."""
     keys: tuple[Bound, ...] = ()
     """The identities of the rows, if the redump names rows."""
     rows_per_s: float = 0.0

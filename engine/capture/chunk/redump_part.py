@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -74,12 +75,12 @@ def read_part(
     Raises as `read_chunk`, and DestinationError for an unreadable mirror.
     """
     result = (read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
-    request, reader = replace(request, limits=result.limits), request.reader
-    assert reader is not None
+    request = replace(request, limits=result.limits)
     with closing(ServerOrder(endpoint)) as order:
-        within = _within(request, result.files, order)
-        ghosts = read_or_raise(reader, lambda: _ghosts(request, reader, within, result.files))
-    return result, ghosts
+        within, ghosts = _within(request, result.files, order), _Ghosts(request, result.files)
+        for reader in request.mirrors:
+            read_or_raise(reader, partial(ghosts.add, reader, within))
+    return result, ghosts.files
 
 
 def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
@@ -146,27 +147,36 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(conformed(part, schema) for part in parts)])
 
 
-def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: list[DataFile]) -> list[DataFile]:
-    """Write the mirror's rows of the part that were not read.
+class _Ghosts:
+    """Files with the mirrors' rows of the part that were not read. A key that several mirrors have is there once."""
 
-    Scans the keys first, and whole rows only if there are ghosts.
-    """
-    table = request.projection.published_table(request.table)
-    schema, source_keys = image_schema(table), _keys(request, files)
-    names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
-    mirror, condition = reader.mirror(), _condition(request)
-    keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
-    for batch in mirror.batches(names, condition) if mirror else ():
-        rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), source_keys)
-        if rows.num_rows:
-            keys.append(rows.filter(pa.array(within(rows))).select(table.key))
-    gone = pa.concat_tables(keys)
-    with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
-        if mirror and gone.num_rows:
-            for batch in mirror.batches(schema.names, condition):
-                rows = conformed(batch, schema)
-                writer.write(rows.filter(pa.array(among(rows, gone))))
-        return writer.close()
+    def __init__(self, request: ChunkRequest, files: list[DataFile]) -> None:
+        """files: of the rows that were read."""
+        self._request = request
+        self._schema = image_schema(request.projection.published_table(request.table))
+        self._taken = _keys(request, files)
+        """The keys that no ghost has any more."""
+        self.files: list[DataFile] = []
+
+    def add(self, reader: MirrorReader, within: Within) -> None:
+        """Write those of one mirror. Scans the keys first, and whole rows only if there are ghosts."""
+        request, schema = self._request, self._schema
+        key = list(self._taken.column_names)
+        names = list(dict.fromkeys([*key, *(request.key.names if request.key else ())]))
+        mirror, condition = reader.mirror(), _condition(request)
+        keys = [pa.schema([schema.field(name) for name in key]).empty_table()]
+        for batch in mirror.batches(names, condition) if mirror else ():
+            rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), self._taken)
+            if rows.num_rows:
+                keys.append(rows.filter(pa.array(within(rows))).select(key))
+        gone = pa.concat_tables(keys)
+        with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
+            if mirror and gone.num_rows:
+                for batch in mirror.batches(schema.names, condition):
+                    rows = conformed(batch, schema)
+                    writer.write(rows.filter(pa.array(among(rows, gone))))
+            self.files += writer.close()
+        self._taken = pa.concat_tables([self._taken, gone.cast(self._taken.schema)])
 
 
 def _condition(request: ChunkRequest) -> RowCondition | None:
@@ -257,6 +267,8 @@ class RedumpPart:
         wanted = ghosts.select(self.fast_forward.request.table.key)
         parts = [wanted.slice(0, 0).append_column(TM_KIND, pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
+            if self.folder.find(name) is None:
+                continue  # every destination has it, so it was deleted: a deletion that it has may come once more
             batches = batches_of(self.folder.open(name), parts[0].schema)
             parts.extend(rows.filter(pa.array(among(rows, wanted))) for rows in batches)
         logged = pa.concat_tables(parts)

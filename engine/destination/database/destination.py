@@ -18,7 +18,7 @@ from engine.destination.database.shared_tables import SharedTables
 from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.sql_servers import server_of
 from engine.destination.database.table import DatabaseTable
-from engine.destination.database.table_reader import DatabaseLanding
+from engine.destination.database.table_reader import DatabaseLanding, DatabaseTables
 from engine.destination.destination_protocol import DestinationTable, EpochEnd
 from engine.destination.fence import Term
 from engine.ledger.state import Owner
@@ -44,7 +44,7 @@ class DatabaseDestination:
         self._transaction = DatabaseTransaction(self._server, self._terms)
 
     def _readable_landing(self) -> DatabaseLanding:
-        return DatabaseLanding(self._sink.folder, self._server, self._settings)
+        return DatabaseLanding(self._sink.folder, DatabaseTables(self._server, self._settings.table))
 
     @property
     def root(self) -> Path | str:

@@ -145,6 +145,7 @@ class DuckdbServer:
 
     longest_name = 200
     commits_definitions = False
+    rewrites_json = False
     ignores_case = True
     step_end = ""
     has_savepoints = False

@@ -135,6 +135,7 @@ class MysqlServer:
 
     longest_name = 64
     commits_definitions = True
+    rewrites_json = True
     ignores_case = True
     step_end = ""
     has_savepoints = True

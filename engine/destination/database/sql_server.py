@@ -133,6 +133,8 @@ class SqlServer(Protocol):
     """What a SELECT ends with that locks its rows until the transaction ends; "" where nobody else can write."""
     shares: bool
     """Whether others can read while a session is there. If not, sessions end with each transaction."""
+    rewrites_json: bool
+    """Whether it keeps what a JSON value means, and not its text."""
     ignores_case: bool
     """Whether two columns may not differ by case alone."""
     failures: tuple[type[Exception], ...]

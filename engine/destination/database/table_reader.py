@@ -5,7 +5,7 @@ there. Which pipeline has made the table is told by its place, which no other ha
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +27,6 @@ from engine.destination.database.sql_server import (
 from engine.destination.database.table_names import place_of
 from engine.destination.database.table_version import DatabaseVersion
 from engine.destination.staged_landing import StagedLanding
-from engine.spec.database_settings import DatabaseSettings
 
 _TRIES, _PAUSE_S = 20, 1.0
 """For a file that one process at a time has open."""
@@ -55,6 +54,11 @@ class DatabaseReader:
     def unreadable(self) -> tuple[type[Exception], ...]:
         """What the server's errors become."""
         return DestinationError, StoreAwayError, StoreAccessError
+
+    @property
+    def rewritten_json(self) -> Collection[str]:
+        """Those of a server that does not keep their texts."""
+        return [one.name for one in self.table.columns if one.type == "json"] if self.server.rewrites_json else ()
 
     def mirror(self, as_of: datetime | None = None) -> DatabaseVersion | None:
         """What is committed now; None if no pipeline has made the table. Raises DestinationError for an earlier time.
@@ -111,8 +115,11 @@ class DatabaseReader:
                 detail="Readers have its earlier rows.",
                 hint="Wait until it is complete.",
             )
-        if not server.columns_of(session, place):
-            raise DestinationError(f"The table {place} in {server.place} is gone.")
+        there = server.columns_of(session, place)
+        missing = [one.name for one in record.columns if one.name not in there]
+        if missing:
+            lost = f"has lost its column {missing[0]}" if there else "is gone"
+            raise DestinationError(f"The table {place} in {server.place} {lost}.")
         applied = {count: AppliedRecord(**json.loads(one)) for name, count, one in rows if count and name == pipeline}
         ends = session.query(f"SELECT epoch FROM {qualified(server, epochs)} WHERE pipeline = {text(pipeline)}")
         epoch = ends[0][0] if ends and ends[0][0] is not None else 0
@@ -144,12 +151,23 @@ class DatabaseReader:
 
 
 @dataclass(frozen=True)
-class DatabaseLanding(StagedLanding):
-    """Where readers put files for a database, which is the first destination; its tables are read back."""
+class DatabaseTables:
+    """The tables of a destination, to be read back. rule: `sink.database.table`."""
 
     server: SqlServer
-    settings: DatabaseSettings
+    rule: str
 
     def reader(self, table: Table) -> DatabaseReader:
         """Reads a table back."""
-        return DatabaseReader(self.server, self.settings.table, table)
+        return DatabaseReader(self.server, self.rule, table)
+
+
+@dataclass(frozen=True)
+class DatabaseLanding(StagedLanding):
+    """Where readers put files for a database that is the first destination; its tables are read back."""
+
+    tables: DatabaseTables
+
+    def reader(self, table: Table) -> DatabaseReader:
+        """Reads a table back."""
+        return self.tables.reader(table)

@@ -26,6 +26,11 @@ class DeltaReader:
         return self.mirror_folder.url
 
     @property
+    def rewritten_json(self) -> tuple[str, ...]:
+        """None: files have the texts of the source."""
+        return ()
+
+    @property
     def unreadable(self) -> tuple[type[Exception], ...]:
         """Errors of the file system, of the Delta log and of Parquet files."""
         return UNREADABLE

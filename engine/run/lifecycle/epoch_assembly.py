@@ -37,6 +37,7 @@ from engine.run.monitors.mirror_monitor import MirrorMonitor
 from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
+from engine.run.redump.mirrors import mirrors_of
 from engine.run.snapshot.read_folder import ReadFolder, read_path
 from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
@@ -154,7 +155,7 @@ class EpochAssembly:
             partial(table_copy, self.run.spec, captured),
             check,
             self.publisher.has_copy,
-            captured.reader,
+            partial(mirrors_of, self.run.spec, captured),
             captured.chunks,
             self.publisher.unmerged_files,
             partial(merge_soon, self.publisher, self.ledger),

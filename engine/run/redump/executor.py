@@ -19,6 +19,7 @@ from engine.ledger.records import NOTHING, Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
+from engine.plan.keys import Bound
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide, defects_of
@@ -62,10 +63,10 @@ class RedumpExecutor:
     A command is done when the mirrors have its rows: its tables are merged at once. A resnapshot takes as long as a
     copy, so the command is done when it has begun, and its answer says that.
 
-    make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all
-    of its last snapshot. reader: reads a table's mirror back. chunks: the folder of its files of chunks. unmerged: the
-    change log files that a mirror may not have yet. merge: merges tables at once, with all that is committed; returns
-    whether they are merged.
+    make_copy: creates a table copy from a table, its coverage, a command, keys and mirrors. has_copy: whether a mirror
+    has all of its last snapshot. mirrors: read a table back, from the first destination and a further sink. chunks: the
+    folder of its files of chunks. unmerged: the change log files that a mirror may not have yet. merge: merges tables
+    at once, with all that is committed; returns whether they are merged.
     """
 
     def __init__(
@@ -73,10 +74,10 @@ class RedumpExecutor:
         snapshot: SnapshotScheduler,
         commands: AcceptedCommands,
         journal: Journal,
-        make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
+        make_copy: Callable[[str, Coverage, str, tuple[Bound, ...], tuple[MirrorReader, ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
-        reader: Callable[[str], MirrorReader],
+        mirrors: Callable[[str, str], tuple[MirrorReader, ...]],
         chunks: Callable[[str], Folder],
         unmerged: Callable[[str], list[str]],
         merge: Callable[[Collection[str]], Callable[[], bool]],
@@ -89,7 +90,7 @@ class RedumpExecutor:
         self._has_copy = has_copy
         self._unmerged = unmerged
         self._merge = merge
-        self._reader = reader
+        self._mirrors = mirrors
         self._chunks = chunks
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
@@ -154,7 +155,7 @@ class RedumpExecutor:
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
             compares = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
-            defects = defects_of(self._reader(name), work.redump) if compares else ("", "")
+            defects = defects_of(self._mirrors(name, work.redump.sink), work.redump) if compares else ("", "")
             decision = decide(work.redump, tables[name], *captured[name], *defects)  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
@@ -167,7 +168,8 @@ class RedumpExecutor:
             self._check(name, work.redump)
             self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
             coverage = _coverage(work.redump, captured[name][1])
-            self._snapshot.add(self._make_copy(name, coverage, work.redump.identity, work.redump.keys))
+            mirrors = self._mirrors(name, work.redump.sink)
+            self._snapshot.add(self._make_copy(name, coverage, work.redump.identity, work.redump.keys, mirrors))
 
     def note_changes(self, record: EpochRecord) -> None:
         """Record a committed epoch: the mirrors that parts are compared with may lack its changes."""

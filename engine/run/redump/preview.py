@@ -62,7 +62,7 @@ def _affected(name: str, redump: Redump, table_state: TableState, landing: Landi
     reader = reader_of(landing, table)
     # A mirror that no epoch was applied to may not be there yet.
     defect, log_defect = (
-        defects_of(reader, redump)
+        defects_of([reader], redump)
         if table.key and table_state.copied and (table_state.applied or landing.chunks(table).is_there)
         else ("", "")
     )

@@ -1,5 +1,6 @@
 """Decides whether and how a table can be redumped, for both the runner and the preview. `decide` is pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,9 +52,11 @@ def decide(
     return _part(redump, table_state, table.full_name, defect, mutable=mutable)
 
 
-def defects_of(reader: MirrorReader, redump: Redump) -> tuple[str, str]:
-    """Why the mirror cannot be read back, and why the change log cannot, as clauses; for `decide`."""
-    return reader.defect(), reader.log_defect() if redump.is_whole_table else ""
+def defects_of(mirrors: Iterable[MirrorReader], redump: Redump) -> tuple[str, str]:
+    """Why a mirror cannot be read back, and why a change log cannot, as clauses; for `decide`."""
+    defects = [(one.defect(), one.log_defect() if redump.is_whole_table else "") for one in mirrors]
+    mirror_defects, log_defects = zip(*defects, strict=True)
+    return next(filter(None, mirror_defects), ""), next(filter(None, log_defects), "")
 
 
 def _whole(table_state: TableState, defect: str, log_defect: str, *, mutable: bool) -> Decision:

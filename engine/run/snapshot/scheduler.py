@@ -400,7 +400,7 @@ def _request(copy: TableCopy, chunk: Chunk, lease: RateShare, max_memory: int) -
         copy.folder,
         max_memory,
         copy.projection,
-        None if copy.redump is None else copy.reader,
+        copy.mirrors,
         copy.keys_of(chunk.number),
         lease.rate(copy.row_bytes),
     )

@@ -71,8 +71,8 @@ class TableCopy:
     """The command that redumps these ranges of a published table, or its `keys`."""
     keys: tuple[Bound, ...] = ()
     """Redumped keys, `KEYS_A_CHUNK` per chunk."""
-    reader: MirrorReader | None = None
-    """Reads the mirror back, for a redump."""
+    mirrors: tuple[MirrorReader, ...] = ()
+    """For a redump: they read back the destinations whose ghosts are deleted."""
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
     """The chunks split off or shortened since the last commit, by number."""
@@ -335,8 +335,9 @@ def table_copy(
     coverage: Coverage,
     redump: str | None = None,
     keys: tuple[Bound, ...] = (),
+    mirrors: tuple[MirrorReader, ...] = (),
 ) -> TableCopy:
     """A copy of a captured table; or, for a command that redumps them, of some of its rows."""
-    table, plan, reader = captured.tables[name], captured.plans[name], captured.reader(name)
+    table, plan = captured.tables[name], captured.plans[name]
     rank, projection = spec.snapshot.rank(table.database, table.name), captured.projection(name)
-    return TableCopy(table, plan, captured.chunks(name), rank, coverage, projection, redump, keys, reader)
+    return TableCopy(table, plan, captured.chunks(name), rank, coverage, projection, redump, keys, mirrors)

@@ -1,0 +1,100 @@
+"""Tables in databases are compared with the source, row by row, and what somebody has changed there is mended."""
+
+import json
+import subprocess
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.pipeline import Pipeline
+from tests.servers import Server
+from tests.support import database as databases
+from tests.support.depth import on
+from tests.unit.destination.support import Kind
+
+RULE = "verified_{database}.{table}"
+
+
+def _section(address: dict[str, Any], name: str = "sink") -> str:
+    lines = [f"{key} = {value!r}" for key, value in {**address, "table": RULE}.items()]
+    return "\n".join([f"[{name}.database]", *lines, ""])
+
+
+def _source(server: Server, database: str) -> None:
+    server.execute(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY, quantity DECIMAL(12,2), name VARCHAR(40), doc JSON, "
+        "at DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3))"
+    )
+    rows = ", ".join(f"({n}, {n}.25, 'naïve {n}', '{{\"b\": {n}.0, \"a\": [1, 2]}}')" for n in range(1, 401))
+    server.execute(f"INSERT INTO {database}.t (id, quantity, name, doc) VALUES {rows}")
+
+
+def _damage(address: dict[str, Any], kind: Kind, database: str) -> dict[str, int]:
+    """Somebody changes three rows, deletes two and inserts one. Returns the differences by kind."""
+    schema = RULE.partition(".")[0].format(database=database, table="t")
+    place = databases.quoted(kind, schema, "t")
+    databases.queried(address, f"UPDATE {place} SET quantity = quantity + 1 WHERE id IN (7, 8)")
+    databases.queried(address, f"UPDATE {place} SET name = NULL WHERE id = 9")
+    databases.queried(address, f"DELETE FROM {place} WHERE id IN (11, 300)")
+    databases.queried(address, f"INSERT INTO {place} (id, quantity, name) VALUES (100000, 1, 'theirs')")
+    return {"different": 3, "missing": 2, "extra": 1}
+
+
+def _verified(pipeline: Pipeline, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    verified = pipeline.command("verify", "--json", "--strict", *arguments)
+    assert verified.stdout, verified.stderr
+    (table,) = json.loads(verified.stdout)["tables"]
+    return verified, table
+
+
+def _found_and_mended(pipeline: Pipeline, damage: dict[str, int], *sink: str) -> None:
+    verified, table = _verified(pipeline, *sink)
+    assert (verified.returncode, table["verdict"], table["by_kind"]) == (6, "diverged", damage), table
+    assert Counter(one["kind"] for one in table["differences"]) == damage
+    assert all(one["cause"].startswith("something else changed the mirror") for one in table["differences"])
+    mended, table = _verified(pipeline, "--repair", *sink)
+    assert (mended.returncode, table["verdict"]) == (0, "verified"), (table, mended.stderr)
+    verified, table = _verified(pipeline, *sink)
+    assert (verified.returncode, table["verdict"], table["rows"]) == (0, "verified", 400), table
+
+
+def test_rows_that_somebody_changed_in_a_database_are_found_and_mended(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """As the only destination. Changes that are not there yet are no differences."""
+    _source(server, database)
+    pipeline = new_pipeline(server, database, kind=database_kind, chunk_rows=100, more=_section(database_address))
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.t SET quantity = quantity * 2 WHERE id % 3 = 0")
+    verified, table = _verified(pipeline)
+    assert (verified.returncode, table["verdict"]) == (8, "lagging"), table
+    pipeline.run("caught-up")
+    _found_and_mended(pipeline, _damage(database_address, database_kind, database))
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["postgresql", "mariadb"], indirect=True)
+def test_the_rows_of_a_further_sink_are_compared(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """By name. A repair deletes what only this sink has."""
+    _source(server, database)
+    sink = f'[[sinks]]\nname = "reports"\ntype = "{database_kind}"\n{_section(database_address, "sinks")}'
+    pipeline = new_pipeline(server, database, merge=1.0, more=sink)
+    pipeline.run("caught-up")
+    runner = pipeline.start_streaming()
+    _found_and_mended(pipeline, _damage(database_address, database_kind, database), "--sink", "reports")
+    pipeline.finish(runner)
+    unknown = pipeline.command("verify", "--sink", "other")
+    assert unknown.returncode != 0
+    assert "The spec has no sink other." in unknown.stderr
