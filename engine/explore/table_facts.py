@@ -22,7 +22,7 @@ from engine.pipeline.state_words import RemovedFiles
 from engine.pipeline.table_verdict import TableFacts, incomparable
 from engine.pipeline.verifications import read_mirror_logs, read_summaries
 from engine.spec.settings import Spec
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import Sink, is_read_back
 
 if TYPE_CHECKING:
     from engine.destination.destination_protocol import Destination
@@ -87,7 +87,7 @@ def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str
     """The facts of the captured tables, from the files alone. Raises LedgerError."""
     ledger = Ledger(directory.ledger)
     lacks = {} if store_is_out(read_runner(directory)) else lacking_now(ledger, spec.sink, now)
-    copies, mirrors = spec.source.copies, spec.sink.is_read_back
+    copies, mirrors = spec.source.copies, is_read_back(spec.sink)
     return facts_of(directory, ledger.state, lacks, copies=copies, mirrors=mirrors)
 
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 from engine.decode.types import value_type
 from engine.plan.chunks import Range
 from engine.plan.keys import Bound, ChunkKey, order_of, scalar
-from engine.plan.row_conditions import AllOf, AnyOf, Compared, IsNull, RowCondition, Sign
+from engine.plan.row_conditions import AllOf, AnyOf, Compared, NullColumn, RowCondition, Sign
 
 
 def is_comparable(key: ChunkKey) -> bool:
@@ -26,7 +26,7 @@ def condition_of(key: ChunkKey, limits: Range) -> RowCondition | None:
     if limits.upper is not None:
         if (upper := _beyond(key, limits.upper, "<", "<")) is None:
             return None
-        parts.append(AnyOf([upper, IsNull(key.names[0])]) if limits.lower is None else upper)
+        parts.append(AnyOf([upper, NullColumn(key.names[0])]) if limits.lower is None else upper)
     return AllOf(parts)
 
 

@@ -33,7 +33,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class IsNull:
+class NullColumn:
     """A column that is NULL."""
 
     column: str
@@ -53,7 +53,7 @@ class AnyOf:
     parts: "Sequence[RowCondition]"
 
 
-RowCondition = Compared | OneOf | IsNull | AllOf | AnyOf
+RowCondition = Compared | OneOf | NullColumn | AllOf | AnyOf
 EVERY_ROW = AllOf(())
 _SIGNS = {"<": lt, "<=": le, "=": eq, ">=": ge, ">": gt}
 
@@ -66,7 +66,7 @@ def expression_of(condition: RowCondition) -> pc.Expression:
         case OneOf(column, values):
             field, ends = pc.field(column), pc.min_max(values)  # a scan skips files by comparisons alone
             return (field >= ends["min"]) & (field <= ends["max"]) & field.isin(values)
-        case IsNull(column):
+        case NullColumn(column):
             return pc.field(column).is_null()
         case AllOf(parts):
             return reduce(and_, map(expression_of, parts)) if parts else pc.scalar(True)

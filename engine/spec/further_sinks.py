@@ -40,6 +40,21 @@ def check_further(sinks: Sequence[Sink]) -> None:
         raise ValueError('a pipeline has one sink with type = "delta", and it is the first one')
 
 
+def sink_named(first: Sink, sinks: Sequence[Sink], name: str) -> Sink:
+    """A further sink; "" for the first one. Raises SpecError for a name that the spec does not have."""
+    if not name:
+        return first
+    for one in sinks:
+        if one.name == name:
+            return one
+    names = ", ".join(one.name for one in sinks)
+    raise SpecError(
+        f"The spec has no sink {name}.",
+        detail="Nothing was done.",
+        hint=f"Its further sinks: {names}." if names else "It has no further sinks ([[sinks]]).",
+    )
+
+
 def below(root: Path, first: Sink, sinks: Sequence[Sink], spec_file: Path) -> tuple[Sink, ...]:
     """The further sinks, with paths below the spec's folder. Raises SpecError if two sinks share one."""
     absolute = tuple(one.below(root) for one in sinks)

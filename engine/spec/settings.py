@@ -290,20 +290,6 @@ class Spec(Section):
     def _first_sink(cls, values: Any) -> Any:
         return with_first_sink(values)
 
-    def sink_named(self, name: str) -> Sink:
-        """A further sink; "" for the first one. Raises SpecError for a name that the spec does not have."""
-        if not name:
-            return self.sink
-        for one in self.sinks:
-            if one.name == name:
-                return one
-        known = ", ".join(one.name for one in self.sinks)
-        raise SpecError(
-            f"The spec has no sink {name}.",
-            detail="Nothing was done.",
-            hint=f"Its further sinks: {known}." if known else "It has no further sinks ([[sinks]]).",
-        )
-
     @field_validator("sinks")
     @classmethod
     def _further(cls, value: tuple[Sink, ...]) -> tuple[Sink, ...]:

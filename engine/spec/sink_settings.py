@@ -278,11 +278,6 @@ class Sink(Section):
         """Whether the destination keeps mirrors and change logs, which are merged, maintained, audited and queried."""
         return self.type == "delta"
 
-    @property
-    def is_read_back(self) -> bool:
-        """Whether Tidemark reads the rows of the tables back: to verify them, and to redump parts of them."""
-        return self.has_mirrors or self.database is not None
-
     def require_mirrors(self, what: str) -> None:
         """Raises SpecError for a destination without mirrors. what: needs them, such as "An audit"."""
         if not self.has_mirrors:
@@ -335,3 +330,8 @@ def overlap(one: Path | str, other: Path | str) -> bool:
 
 def _parts(place: Path | str) -> tuple[str, ...]:
     return place.resolve().parts if isinstance(place, Path) else tuple(place.split("/"))
+
+
+def is_read_back(sink: Sink) -> bool:
+    """Whether Tidemark reads the rows of the tables back: to verify them, and to redump parts of them."""
+    return sink.has_mirrors or sink.database is not None

@@ -35,7 +35,7 @@ from engine.pipeline.runner_record import RunnerRecord, SinkProgress
 from engine.pipeline.saved_lists import ParkedRead, read_alerts, read_parked, read_standbys
 from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import read_audit
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import Sink, is_read_back
 from engine.spec.verify_settings import Verify
 from engine.status.status_records import (
     AlertOwner,
@@ -81,7 +81,7 @@ def status(
     unwritten = alive.write_outage if alive else None
     now = _now(runner)
     lacks = {} if store_is_out(runner) else lacking_now(ledger, sink, now)
-    facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.is_read_back)
+    facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or is_read_back(sink))
     measured, lag = _last_lag(directory) or (None, None)
     followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
     current = lag if age_s is not None and is_current(age_s, followed=alive is not None) else None

@@ -42,6 +42,7 @@ from engine.pipeline.verifications import (
 )
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.spec.settings import Spec
+from engine.spec.sink_settings import is_read_back
 from engine.spec.verify_settings import OFF, Verify
 from engine.verify.mirror_at import CommittedEpochs
 from engine.verify.recorded import Recorder, cover, forgotten, planned
@@ -102,7 +103,7 @@ class ContinuousVerifier:
         self._noticed = frozenset[str]()  # the written mirrors for which a rest was ended
         self._journaled = known_at_start(directory)
         self._committed = CommittedEpochs(directory.ledger)
-        self._enabled = spec.verify.period != OFF and spec.sink.is_read_back
+        self._enabled = spec.verify.period != OFF and is_read_back(spec.sink)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
         self._thread.start()

@@ -6,13 +6,11 @@ runs on. Every comparison is exact at a position that both sides have (`settling
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
 from dataclasses import replace
-
-import pymysql
 
 from engine.base import clock
 from engine.base.errors import (
+    DestinationError,
     LedgerError,
     PrivilegesMissingError,
     SourceChangedError,
@@ -25,14 +23,12 @@ from engine.base.errors import (
     is_store_away,
     is_store_refused,
 )
-from engine.capture.binlog.known_gtids import known_gtids
 from engine.capture.captured_tables import CapturedTables
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.landing import MirrorReader
-from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
-from engine.destination.registry import destination_of, tables_of
+from engine.destination.registry import destination_of
 from engine.journal.alert_kinds import remedy
 from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
@@ -42,12 +38,9 @@ from engine.pipeline.table_verdict import incomparable
 from engine.pipeline.verifications import read_details
 from engine.plan.chunks import WHOLE
 from engine.source.catalog import check_not_hidden, read_table
-from engine.source.connect import Endpoint, describe, open_connection
-from engine.source.endpoint import endpoint_of
-from engine.source.positions import current
-from engine.source.watermarks import Candidate, server_time_s, watermark_class
+from engine.spec.further_sinks import sink_named
 from engine.spec.settings import Spec
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import is_read_back
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
@@ -56,7 +49,9 @@ from engine.verify.recorded import Recorder
 from engine.verify.rows import differences_of, keep_differences
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
+from engine.verify.sink_tables import TablesOfSink
 from engine.verify.source_rows import SourceRows, scratch
+from engine.verify.source_session import SourceSession
 from engine.verify.table_check import NumberedRange, TableCheck
 from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText, require_same_rules
 
@@ -82,7 +77,7 @@ class Verifier:
         Raises SpecError for a sink that the spec does not have, or whose tables cannot be read back.
         """
         self._spec = spec
-        self._sink = spec.sink_named(sink)
+        self._sink = sink_named(spec.sink, spec.sinks, sink)
         self._is_first = not sink
         self._directory = directory
         self._ended = ended
@@ -90,13 +85,12 @@ class Verifier:
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._destination = destination_of(spec.sink)
         self._captured = CapturedTables(spec, self._destination.landing)
-        self._tables = self._captured if self._is_first else _TablesOfSink(self._sink, self._captured)
-        self._session: ReaderSession | None = None
-        self._identity = ""
+        self._tables = self._captured if self._is_first else TablesOfSink(self._sink, self._captured)
+        self._session = SourceSession(spec)
 
     def close(self) -> None:
         """Close the connection and delete temporary files."""
-        self._drop_session()
+        self._session.drop()
         self._folder.cleanup()
 
     def tables(self, scope: Scope) -> list[str]:
@@ -178,12 +172,15 @@ class Verifier:
         except Incomparable as error:
             verdict, why, again = error.verdict, error.why, error.verdict == "lagging"
         except (TransientError, SourceChangedError, LedgerError) as error:  # LedgerError: pruned while it was read
-            self._drop_session()
+            self._session.drop()
             why, again = _clause(error), True
         except SourceLostError as error:
             why, again = _clause(error), False
         except PrivilegesMissingError as error:
             verdict, why, again = "unverifiable", f"the account may not read it: {error.message.rstrip('.')}", False
+        except DestinationError as error:
+            verdict, why, again = "unverifiable", f"its mirror cannot be read: {_clause(error)}", False
+            hint = remedy("mirror_unreadable", name)
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
         except self._tables.read_failures(name) as error:  # a vacuum may have deleted the files that were read
@@ -201,9 +198,7 @@ class Verifier:
         table_state = self._comparable(name, state)
         self._captured.take(name, table_state)
         table, plan = self._captured.tables[name], self._captured.plans[name]
-        session = self._opened(state)
-        if state.position.gtids is not None:
-            session.watermarks.offer(Candidate(state.position, server_time_s(session.connection)))
+        session = self._session.opened(state)
         check_not_hidden(session.connection, table.database, table.name)  # it would pass for an altered table
         if not same_columns(read_table(session.connection, table.database, table.name), table):
             raise Incomparable(
@@ -215,7 +210,7 @@ class Verifier:
             table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), scratch(self._folder.name),
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
-        source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
+        source = SourceRows(session, self._session.endpoint(state), self._spec.first_server_id(), request)
         settling = Settling(source, lambda: self._mirror(name, reader, state.identity), reader.rewritten_json)
         check = TableCheck(source, settling, self._ended)
         if scope.keys:
@@ -255,7 +250,7 @@ class Verifier:
         if table_state.stopped:
             raise Incomparable("unverifiable", f"it has stopped: {table_state.stopped.message}")
         if why := incomparable(
-            key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=self._sink.is_read_back
+            key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=is_read_back(self._sink)
         ):
             raise Incomparable("unverifiable", why)
         require_same_rules(self._spec, table_state)
@@ -299,61 +294,6 @@ class Verifier:
         """Rows per second: the throttle's, as operators have set it."""
         throttle = {**self._spec.throttle.model_dump(), **load_controls(self._directory).at(clock.utc_text()).throttle}
         return float(throttle.get("max_rows_per_s") or 0.0)
-
-    def _endpoint(self, state: State) -> Endpoint:
-        return replace(endpoint_of(self._spec.source), identity=state.identity)
-
-    def _opened(self, state: State) -> ReaderSession:
-        """A session with the source, with a settled position."""
-        if self._session is not None:
-            with suppress(pymysql.Error, OSError):
-                self._session.connection.ping(reconnect=False)
-                if self._identity == state.identity:
-                    return self._session
-        self._drop_session()
-        endpoint, first = self._endpoint(state), self._spec.first_server_id()
-        with closing(open_connection(endpoint)) as connection:
-            kind = watermark_class(connection, describe(connection))
-        session = ReaderSession(endpoint, kind, self._spec.source.settle_s, first)
-        # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that
-        # are read, and hide what changed without an event.
-        position = current(session.connection, session.server)
-        gtids = known_gtids(session.connection, endpoint, session.server, position, first)
-        session.watermarks.offer(
-            Candidate(replace(position, gtids=gtids.proved_set), server_time_s(session.connection))
-        )
-        self._session = session
-        self._identity = state.identity
-        return session
-
-    def _drop_session(self) -> None:
-        if self._session is not None:
-            with suppress(pymysql.Error, OSError):
-                self._session.connection.close()
-        self._session = None
-
-
-class _TablesOfSink:
-    """Reads the tables of a further sink back."""
-
-    def __init__(self, sink: Sink, captured: CapturedTables) -> None:
-        tables = tables_of(sink)
-        if tables is None:
-            raise SpecError(
-                f'Sink {sink.name} cannot be compared: Tidemark does not read type = "{sink.type}" back.',
-                detail="Nothing was compared.",
-                hint="Its messages or files come from the changes that `tidemark audit SPEC` compares with the binlog.",
-            )
-        self._tables = tables
-        self._captured = captured
-
-    def reader(self, name: str) -> MirrorReader:
-        """As `CapturedTables.reader`."""
-        return self._tables.reader(self._captured.tables[name])
-
-    def read_failures(self, name: str) -> tuple[type[Exception], ...]:
-        """As `CapturedTables.read_failures`."""
-        return self.reader(name).unreadable if name in self._captured.tables else ()
 
 
 def _clause(error: TidemarkError) -> str:

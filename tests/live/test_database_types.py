@@ -20,7 +20,7 @@ from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import TM_KIND, TM_SEQ, Column, Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
 from engine.ledger.state import Owner
-from engine.plan.row_conditions import EVERY_ROW, AllOf, Compared, IsNull, OneOf, Sign
+from engine.plan.row_conditions import EVERY_ROW, AllOf, Compared, NullColumn, OneOf, Sign
 from engine.source.catalog import read_table
 from tests.live.support import every_type
 from tests.live.support.compare import source_table
@@ -89,7 +89,7 @@ def _read_back(world: World, table: Table, data: pa.Table) -> None:
             continue
         values = wanted.drop_null().unique()
         assert version.count(OneOf(name, values)) == len(wanted) - wanted.null_count, table.column(name)
-        assert version.count(IsNull(name)) == wanted.null_count
+        assert version.count(NullColumn(name)) == wanted.null_count
         if len(values) and not pa.types.is_string(values.type):
             middle = values[len(values) // 2]
             comparisons: list[tuple[Sign, Any]] = [("<", pc.less), (">=", pc.greater_equal), ("=", pc.equal)]

@@ -98,3 +98,35 @@ def test_the_rows_of_a_further_sink_are_compared(
     unknown = pipeline.command("verify", "--sink", "other")
     assert unknown.returncode != 0
     assert "The spec has no sink other." in unknown.stderr
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["postgresql"], indirect=True)
+def test_values_and_tables_that_cannot_be_read_are_mended_as_the_hint_says(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """A number and a time that no source has; a column and a table that somebody drops."""
+    _source(server, database)
+    pipeline = new_pipeline(server, database, kind=database_kind, chunk_rows=100, more=_section(database_address))
+    pipeline.run("caught-up")
+    place = databases.quoted(database_kind, RULE.partition(".")[0].format(database=database), "t")
+    for damage, words in (
+        (f"UPDATE {place} SET quantity = 'NaN' WHERE id = 5", "has a value in column 'quantity' that is no numeric"),
+        (f"UPDATE {place} SET at = 'infinity' WHERE id = 6", "has a value in column 'at' that is no timestamp"),
+        (f"ALTER TABLE {place} DROP COLUMN name", "has lost its column name"),
+        (f"DROP TABLE {place}", "is gone"),
+    ):
+        databases.queried(database_address, damage)
+        verified, table = _verified(pipeline)
+        assert (verified.returncode, table["verdict"]) == (8, "unverifiable"), table
+        assert words in table["why"]
+        redump = f"tidemark redump SPEC --table {database}.t"
+        assert redump in table["hint"]
+        assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
+        pipeline.run("caught-up")
+        verified, table = _verified(pipeline)
+        assert (verified.returncode, table["verdict"], table["rows"]) == (0, "verified", 400), table

@@ -17,6 +17,10 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
         1,
         ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
     ),
+    "destination/database/postgresql_reads.py::_parsed": (
+        1,
+        ("test_verify_databases.py::test_values_and_tables_that_cannot_be_read_are_mended_as_the_hint_says",),
+    ),
     "destination/database/sql_server.py::refused": (
         1,
         ("test_databases.py::test_what_stops_a_table_is_ended_as_its_hint_says",),
@@ -43,7 +47,10 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
         1,
         ("test_databases.py::test_a_unique_index_stops_a_table_until_it_is_dropped",),
     ),
+    "destination/database/table_reader.py::DatabaseReader._version": (1, WAIT),
+    "destination/database/table_reader.py::DatabaseReader.mirror": (1, INPUT),
     "destination/database/table_records.py::TableRecords.read": (1, OUTSIDE),
+    "destination/database/table_version.py::DatabaseVersion.scan": (1, OUTSIDE),
     "destination/kafka/broker_trial.py::": (3, OUTSIDE),
     "destination/kafka/client.py::_final": (
         3,

@@ -26,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "watch": {"alerting", "journal", "pipeline", "spec"},
     "capture": {"decode", "journal", "ledger", "pipeline", "plan", "source", "spec", "sql", "store"},
     "spark": {"capture", "journal", "spec", "store"},
-    "destination": {"capture", "decode", "journal", "ledger", "plan", "spec", "store"},
+    "destination": {"capture", "decode", "journal", "ledger", "plan", "source", "spec", "store"},
     "explore": {"capture", "decode", "destination", "ledger", "pipeline", "spec", "store"},
     "audit": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "source", "spec", "store"},
     "backup": {"capture", "decode", "destination", "ledger", "pipeline", "spec", "store"},

@@ -60,7 +60,7 @@ from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder
-from engine.plan.row_conditions import AllOf, AnyOf, Compared, IsNull, RowCondition
+from engine.plan.row_conditions import AllOf, AnyOf, Compared, NullColumn, RowCondition
 from engine.source.connect import Endpoint
 from engine.store.folder import Folder
 
@@ -190,7 +190,7 @@ def _condition(request: ChunkRequest) -> RowCondition | None:
     ends = [scalar(column, bound[0]) if bound else None for bound in (request.limits.lower, request.limits.upper)]
     conditions = [Compared(name, ">=", ends[0])] if ends[0] is not None else []
     conditions += [Compared(name, "<=", ends[1])] if ends[1] is not None else []
-    return AnyOf([AllOf(conditions), IsNull(name)]) if conditions else None
+    return AnyOf([AllOf(conditions), NullColumn(name)]) if conditions else None
 
 
 @dataclass(frozen=True)

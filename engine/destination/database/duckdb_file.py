@@ -108,7 +108,7 @@ class _DuckdbSession:
         self.connection.close()
 
 
-class ArrowRows:
+class DuckdbReads:
     """Rows as Arrow (`sql_server.TableReads`). While a version is read, no other process can open the file."""
 
     def begin(self, session: DatabaseSession) -> None:
@@ -160,7 +160,7 @@ class DuckdbServer:
         self._file = settings.file
         self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = NoLocks()
-        self.reads: TableReads = ArrowRows()
+        self.reads: TableReads = DuckdbReads()
         self.place = settings.place("duckdb")
 
     def connect(self) -> DatabaseSession:

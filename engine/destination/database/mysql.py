@@ -15,7 +15,7 @@ from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
-from engine.destination.database.mysql_reads import PreparedRows
+from engine.destination.database.mysql_reads import MysqlReads
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
     BATCH_BYTES,
@@ -148,7 +148,7 @@ class MysqlServer:
         self._settings = settings
         self.marks: TableMarks = TableComments()
         self.locks: SessionLocks = GetLocks(settings)
-        self.reads: TableReads = PreparedRows()
+        self.reads: TableReads = MysqlReads()
         self.place = settings.place("mysql")
         self.state_schema = settings.database
         self._collation = ""

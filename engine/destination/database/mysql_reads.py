@@ -18,7 +18,7 @@ from engine.source.connect import Connection, quote
 from engine.source.packets import prepare
 
 
-class PreparedRows:
+class MysqlReads:
     """Rows by prepared statements (`sql_server.TableReads`). connection: of a session."""
 
     def begin(self, session: DatabaseSession) -> None:

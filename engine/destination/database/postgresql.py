@@ -12,7 +12,7 @@ from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column
 from engine.decode.types import value_type
-from engine.destination.database.postgresql_reads import CopiedRows
+from engine.destination.database.postgresql_reads import PostgresReads
 from engine.destination.database.sql_literals import batches_of, hexadecimal, lines, number_lists, plain, quoted
 from engine.destination.database.sql_server import (
     STATE_TABLES,
@@ -122,7 +122,7 @@ class PostgresServer:
         self._settings = settings
         self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = AdvisoryLocks(settings)
-        self.reads: TableReads = CopiedRows(_copied)
+        self.reads: TableReads = PostgresReads(_copied)
         self.place = settings.place("postgresql")
         self.state_schema = settings.state_schema
 

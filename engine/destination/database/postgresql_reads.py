@@ -28,7 +28,7 @@ _TYPES: dict[str, pa.DataType] = {
 _MOST_DIGITS = 38
 
 
-class CopiedRows:
+class PostgresReads:
     """Rows by COPY. copied: yields the lines of a statement (`sql_server.TableReads`)."""
 
     def __init__(self, copied: Callable[[DatabaseSession, str], Iterator[bytes]]) -> None:

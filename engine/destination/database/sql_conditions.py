@@ -5,7 +5,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from engine.plan.row_conditions import AllOf, AnyOf, Compared, IsNull, OneOf, RowCondition
+from engine.plan.row_conditions import AllOf, AnyOf, Compared, NullColumn, OneOf, RowCondition
 
 _NOTHING, _EVERYTHING = "1 = 0", "1 = 1"
 
@@ -25,7 +25,7 @@ def where_of(
             case OneOf(column, values):
                 texts = literals(pa.chunked_array(values)).to_pylist() if len(values) else []
                 return f"{quoted(column)} IN ({', '.join(texts)})" if texts else _NOTHING
-            case IsNull(column):
+            case NullColumn(column):
                 return f"{quoted(column)} IS NULL"
             case AllOf(parts):
                 return joined([*map(sql, parts)], "AND", _EVERYTHING)

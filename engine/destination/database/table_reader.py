@@ -118,8 +118,8 @@ class DatabaseReader:
         there = server.columns_of(session, place)
         missing = [one.name for one in record.columns if one.name not in there]
         if missing:
-            lost = f"has lost its column {missing[0]}" if there else "is gone"
-            raise DestinationError(f"The table {place} in {server.place} {lost}.")
+            fault = f"has lost its column {missing[0]}" if there else "is gone"
+            raise DestinationError(f"The table {place} in {server.place} {fault}.")
         applied = {count: AppliedRecord(**json.loads(one)) for name, count, one in rows if count and name == pipeline}
         ends = session.query(f"SELECT epoch FROM {qualified(server, epochs)} WHERE pipeline = {text(pipeline)}")
         epoch = ends[0][0] if ends and ends[0][0] is not None else 0

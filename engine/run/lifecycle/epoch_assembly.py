@@ -37,10 +37,9 @@ from engine.run.monitors.mirror_monitor import MirrorMonitor
 from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.redump.mirrors import mirrors_of
 from engine.run.snapshot.read_folder import ReadFolder, read_path
 from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
-from engine.run.snapshot.table_copy import table_copy
+from engine.run.snapshot.table_copy import mirrors_of, table_copy
 from engine.run.snapshot.throttle import Health
 from engine.run.tables.alterations import Alterations
 from engine.run.tables.first_epoch import SourceAccess

@@ -6,18 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.base import clock
+from engine.base.errors import SpecError
 from engine.capture.captured_tables import CapturedTables
 from engine.capture.files import DataFile
-from engine.capture.landing import MirrorReader
+from engine.capture.landing import MirrorReader, NoMirror
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
+from engine.destination.registry import tables_of
 from engine.journal.events import TablePlanned
 from engine.pipeline.state_machines import CHUNK, START
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import Chunk, Coverage, Split
 from engine.plan.keys import Bound, ChunkKey
 from engine.source.positions import Position
+from engine.spec.further_sinks import sink_named
 from engine.spec.settings import Spec
 from engine.store.folder import Folder
 
@@ -341,3 +344,22 @@ def table_copy(
     table, plan = captured.tables[name], captured.plans[name]
     rank, projection = spec.snapshot.rank(table.database, table.name), captured.projection(name)
     return TableCopy(table, plan, captured.chunks(name), rank, coverage, projection, redump, keys, mirrors)
+
+
+def mirrors_of(spec: Spec, captured: CapturedTables, name: str, sink: str) -> tuple[MirrorReader, ...]:
+    """The mirrors of a table, for a redump: of the first destination, and of a further sink that the command names.
+
+    sink: "" for none. Raises SpecError for one that cannot be read back.
+    """
+    first = captured.reader(name)
+    if not sink:
+        return (first,)
+    tables = tables_of(sink_named(spec.sink, spec.sinks, sink))
+    if tables is None:
+        raise SpecError(
+            f"The tables of sink {sink} are not read back.",
+            detail="Nothing was read.",
+            hint="Redump without --sink: every destination gets the rows.",
+        )
+    further = tables.reader(captured.tables[name])
+    return (further,) if isinstance(first, NoMirror) else (first, further)
