@@ -66,7 +66,7 @@ def section(where: Directory) -> None:
     spec, key, sizes = read
     request_section.section(where, spec, sizes)
     if not spec.sink.has_mirrors:
-        st.caption(no_mirrors.INSTEAD)
+        st.caption(no_mirrors.instead(spec.sink))
         return
     if not sizes:
         messages.nothing("No table yet", "Tables appear here when the runner has planned them.")
@@ -152,7 +152,7 @@ def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, lis
         return None
     key = f"destination of {name} {' '.join(tables)} {spec.sink.model_dump_json()}"
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(f"**Destination** :gray[{words.escape(str(spec.sink.path))}]", width="content")
+        st.markdown(f"**Destination** :gray[{words.escape(no_mirrors.place(spec.sink))}]", width="content")
         if st.button("Reload", icon=":material/refresh:", type="tertiary", key=f"destination-read-{name}-{tables}"):
             jobs.forget(key)
     try:
@@ -174,7 +174,7 @@ def of_table(where: Directory, table: str) -> None:
         return
     spec, key, sizes = read
     if not spec.sink.has_mirrors:
-        st.caption(no_mirrors.INSTEAD)
+        st.caption(no_mirrors.instead(spec.sink))
         return
     current = bool(sizes) and sizes[0].current
     if not current:

@@ -86,7 +86,7 @@ def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) ->
 
 def parts_of(where: Directory) -> Sequence[str]:
     """What can be redumped of a pipeline; the first one is the usual."""
-    return redump_form.WHOLE if no_mirrors.true_of(where) else redump_form.PARTS
+    return redump_form.WHOLE if no_mirrors.is_not_read_back(where) else redump_form.PARTS
 
 
 def part_of(where: Directory) -> str:

@@ -59,7 +59,7 @@ def links(where: Directory, facts: PageFacts) -> None:
         events = {"pipeline": name, "section": "Events", "events-table": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
         own, has_mirror = {"pipeline": name, "table": table}, not no_mirrors.true_of(where)
-        if has_mirror:
+        if not no_mirrors.is_not_read_back(where):
             st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)
         if access.operator():
             if has_mirror:

@@ -266,7 +266,7 @@ def page() -> None:
     if where is None:
         return
     runner_notice.notices(where)
-    if no_mirrors.true_of(where):
+    if no_mirrors.is_not_read_back(where):
         no_mirrors.explain("No mirrors to verify")
         return
     acts, wait = table_acts.of_tables(where), verification.wait(home.runner(where))

@@ -54,6 +54,7 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
         flow=home.ask(table_details.flow, name, table, copied_at),
         copied=copied_at,
         no_mirror=_no_mirror(where, plan),
+        is_in_database=no_mirrors.is_database(where),
         paused=pace.snapshot or table in pace.tables,
         max_merge_delay_s=_max_merge_delay_s(where),
         others=others_work(tables),

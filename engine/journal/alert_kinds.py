@@ -71,8 +71,9 @@ ALERTS: Mapping[str, AlertText] = {
         "Mirror cannot be read",
         "a verification cannot read a mirror, as when a data file is gone; one alert per table",
         "a verification has read it, or the table is resnapshotted or removed",
-        "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read. If files are "
-        "gone or damaged, resnapshot the table: tidemark redump SPEC --table {table}",
+        "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read, or that its "
+        "database answers. If files, columns or values are gone or damaged, resnapshot the table: "
+        "tidemark redump SPEC --table {table}",
     ),
     "mirror_written": AlertText(
         "Mirror written",

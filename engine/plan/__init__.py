@@ -8,7 +8,8 @@ walk.py               the bounds of an uneven one, which the server finds
 next_chunks.py        picks one of the two for the next chunk
 coverage.py           which ranges are finished; `places`: in which chunk a key lies
 keys.py               which keys a table has; their values in SQL and in plans; `ordering`: those that only the server
-                      can compare; `named`: those that a user names; `conditions`: ranges for Arrow
+                      can compare; `named`: those that a user names; `conditions`: ranges as
+                      `row_conditions`, for Arrow and for databases
 mirrors.py            decides how a mirror is merged, on read or on write (`spec.sink_settings.Sink.merging`); the plan
                       in the ledger keeps it. `merge_costs`, `speed`: what that and the copy will cost;
                       `mirror_labels`: what the ways are called

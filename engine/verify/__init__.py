@@ -5,6 +5,8 @@ repair.py            redumps the rows that differ; `report.py` says what was fou
 verifier.py          tables one by one; `scope` has the parts that a command or `continuous` asks for
 table_check.py       one table: quickly, exactly where rows differ, and once more if they still do. `catching_up` waits
                      for a mirror that lacks committed changes, before it is called lagging
+sink_tables.py       the tables of a further sink, as mirrors
+source_session.py    the session with the source
 source_rows.py       the source's rows: by a plain SELECT first, then, where they differ, read as a chunk is
 settling.py          the mirror's rows, of the version that `mirror_at` chooses, read by the landing's `MirrorReader`
                      and brought to the chunk's position by the binlog (`SourceRows.changes`)

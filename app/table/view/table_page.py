@@ -59,6 +59,8 @@ class PageFacts:
     max_merge_delay_s: float
     others: bool = True
     """Whether other tables continue if this one stops."""
+    is_in_database: bool = False
+    """Whether its rows are in a database, which has neither a mirror beside a change log nor a change log alone."""
     broken: Unreadable | None = None
     """Why its mirror cannot be read; None if it can, as far as known."""
 
@@ -70,6 +72,8 @@ class PageFacts:
     @property
     def shown_by(self) -> str:
         """What readers of the destination read."""
+        if self.is_in_database:
+            return "database"
         return "mirror" if self.mirrored else "change log"
 
     @property
@@ -199,6 +203,8 @@ def _unpublished(facts: PageFacts, now: datetime) -> VerdictLine | None:
     if since is None or _age_s(since, now) < PUBLISH_LATE_S:
         return None
     waits = f"committed changes wait for {_age(since, now)}"
+    if facts.is_in_database:
+        return "Stuck before the database", "red", (waits, "check the errors below, and the database")
     return "Stuck before the change log", "red", (waits, "check the errors below, and the destination's disk")
 
 
@@ -319,12 +325,13 @@ def removed(facts: PageFacts, files: RemovedFiles | None) -> tuple[str, str, str
     """
     if facts.state is None or not facts.removed:
         return None
-    what = "mirror and change log" if facts.mirrored else "change log"
+    files_of_it = f"Its files ({'mirror and change log' if facts.mirrored else 'change log'})"
+    what = "Its rows" if facts.is_in_database else files_of_it
     stays = {
-        "kept": f"Its files ({what}) stay in the destination as they were then; nothing updates them.",
-        "dropping": f"Its files ({what}) are being deleted, as the command asked for.",
-        "dropped": f"Its files ({what}) were deleted, as the command asked for.",
-        None: f"Its files ({what}) stay in the destination, unless the command asked for their deletion.",
+        "kept": f"{what} stay in the destination as they were then; nothing updates them.",
+        "dropping": f"{what} are being deleted, as the command asked for.",
+        "dropped": f"{what} were deleted, as the command asked for.",
+        None: f"{what} stay in the destination, unless the command asked for their deletion.",
     }[files]
     since = words.date_time(facts.state.since)
     meaning = f"It is not captured any more and raises no alerts. {stays}"
@@ -347,8 +354,10 @@ def flow_rows(facts: PageFacts, now: datetime) -> list[tuple[str, str]]:
     rows = [
         ("Last change committed", _at(flow.committed, now)),
         ("Last published", _at(published, now)),
-        ("Last merged into the mirror", _at(merged, now) if facts.mirrored else f"no mirror: {facts.no_mirror}"),
     ]
+    if not facts.is_in_database:
+        last = _at(merged, now) if facts.mirrored else f"no mirror: {facts.no_mirror}"
+        rows.append(("Last merged into the mirror", last))
     if flow.unpublished_since is not None:
         rows.append(("Waits to be published", f"since {_at(flow.unpublished_since, now)}"))
     if facts.removed:

@@ -8,6 +8,8 @@ database_state         which epochs the tables have: Tidemark's own tables in th
 sql_server             what the room asks of a kind of database; `postgresql`, `mysql`, `duckdb_file` are the
                        kinds
 sql_literals           Arrow columns as literals of SQL
+table_reader           reads a table back: `table_version` is what one transaction sees; `sql_conditions`;
+                       `postgresql_reads`, `mysql_reads`: rows as Arrow
 table_names            where a table is, by the rule of the spec
 database_trial         whether a server can be used; `side_effects`: triggers and foreign keys there
 

@@ -176,6 +176,16 @@ def test_a_change_that_is_not_merged_is_stuck_when_merges_are_not_put_off_any_lo
     assert dict(flow_rows(keyless, NOW))["Last merged into the mirror"] == "no mirror: the table has no key"
 
 
+def test_a_table_in_a_database_has_neither_a_mirror_nor_a_change_log() -> None:
+    """Its rows are there, and its words say so."""
+    there = replace(facts(no_mirror="the destination keeps none"), is_in_database=True)
+    assert there.shown_by == "database"
+    assert "Last merged into the mirror" not in dict(flow_rows(there, NOW))
+    assert fresh(replace(there, state=STOPPED))[0] == "Stopped"
+    late = replace(there, flow=Flow(ago(100), ago(200), None, ago(100), None))
+    assert fresh(late)[0] == "Stuck before the database"
+
+
 def test_a_table_whose_destination_has_no_mirrors_is_its_change_log() -> None:
     """No word is said of a mirror, but that there is none."""
     none = "the destination keeps none"
