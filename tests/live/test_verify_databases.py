@@ -1,4 +1,4 @@
-"""Tables in databases are compared with the source, row by row, and what somebody has changed there is mended."""
+"""Tables in databases are compared with the source, row by row, and what somebody has changed there is repaired."""
 
 import json
 import subprocess
@@ -49,18 +49,18 @@ def _verified(pipeline: Pipeline, *arguments: str) -> tuple[subprocess.Completed
     return verified, table
 
 
-def _found_and_mended(pipeline: Pipeline, damage: dict[str, int], *sink: str) -> None:
+def _found_and_repaired(pipeline: Pipeline, damage: dict[str, int], *sink: str) -> None:
     verified, table = _verified(pipeline, *sink)
     assert (verified.returncode, table["verdict"], table["by_kind"]) == (6, "diverged", damage), table
     assert Counter(one["kind"] for one in table["differences"]) == damage
     assert all(one["cause"].startswith("something else changed the mirror") for one in table["differences"])
-    mended, table = _verified(pipeline, "--repair", *sink)
-    assert (mended.returncode, table["verdict"]) == (0, "verified"), (table, mended.stderr)
+    repaired, table = _verified(pipeline, "--repair", *sink)
+    assert (repaired.returncode, table["verdict"]) == (0, "verified"), (table, repaired.stderr)
     verified, table = _verified(pipeline, *sink)
     assert (verified.returncode, table["verdict"], table["rows"]) == (0, "verified", 400), table
 
 
-def test_rows_that_somebody_changed_in_a_database_are_found_and_mended(
+def test_rows_that_somebody_changed_in_a_database_are_found_and_repaired(
     server: Server,
     database: str,
     new_pipeline: PipelineFactory,
@@ -75,7 +75,7 @@ def test_rows_that_somebody_changed_in_a_database_are_found_and_mended(
     verified, table = _verified(pipeline)
     assert (verified.returncode, table["verdict"]) == (8, "lagging"), table
     pipeline.run("caught-up")
-    _found_and_mended(pipeline, _damage(database_address, database_kind, database))
+    _found_and_repaired(pipeline, _damage(database_address, database_kind, database))
 
 
 @on("mysql")
@@ -93,7 +93,7 @@ def test_the_rows_of_a_further_sink_are_compared(
     pipeline = new_pipeline(server, database, merge=1.0, more=sink)
     pipeline.run("caught-up")
     runner = pipeline.start_streaming()
-    _found_and_mended(pipeline, _damage(database_address, database_kind, database), "--sink", "reports")
+    _found_and_repaired(pipeline, _damage(database_address, database_kind, database), "--sink", "reports")
     pipeline.finish(runner)
     unknown = pipeline.command("verify", "--sink", "other")
     assert unknown.returncode != 0
@@ -102,7 +102,7 @@ def test_the_rows_of_a_further_sink_are_compared(
 
 @on("mysql")
 @pytest.mark.parametrize("database_address", ["postgresql"], indirect=True)
-def test_values_and_tables_that_cannot_be_read_are_mended_as_the_hint_says(
+def test_values_and_tables_that_cannot_be_read_are_repaired_as_the_hint_says(
     server: Server,
     database: str,
     new_pipeline: PipelineFactory,

@@ -1,6 +1,6 @@
 """The part of `hint_trials` for destinations on servers: Kafka and databases."""
 
-from tests.support.hint_kinds import INPUT, OUTSIDE, Trials
+from tests.support.hint_kinds import INPUT, OUTSIDE, WAIT, Trials
 
 OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "run/lifecycle/destination_check.py::": (1, OUTSIDE),
@@ -19,7 +19,7 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
     ),
     "destination/database/postgresql_reads.py::_parsed": (
         1,
-        ("test_verify_databases.py::test_values_and_tables_that_cannot_be_read_are_mended_as_the_hint_says",),
+        ("test_verify_databases.py::test_values_and_tables_that_cannot_be_read_are_repaired_as_the_hint_says",),
     ),
     "destination/database/sql_server.py::refused": (
         1,
