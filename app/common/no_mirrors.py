@@ -11,7 +11,7 @@ INSTEAD = (
     "Tidemark does not read the first destination of this pipeline back. Other tools read it: see docs/destinations.md."
 )
 """What there is instead, whatever the kind of destination."""
-_IN_DATABASE = "The rows of this pipeline's tables are in a database: query them there. Verification compares them with the source."
+_IN_DATABASE = "The rows are in a database: query them there. Verification compares them with the source."
 
 
 def true_of(where: Directory) -> bool:

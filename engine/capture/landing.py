@@ -254,7 +254,7 @@ def read_or_raise(reader: MirrorReader, read: Callable[[], T]) -> T:
                 raise DestinationError(
                     f"The mirror in {reader.place} cannot be read: {str(error).strip().partition(chr(10))[0]}",
                     detail="Readers of the mirror fail too.",
-                    hint="Make sure that its folder can be read, or its database reached. If files are gone or damaged, "
-                    "redump the whole table: that resnapshots it.",
+                    hint="Make sure that its folder can be read, or its database answers. If files are gone, or "
+                    "damaged, redump the whole table: that resnapshots it.",
                 ) from error
     raise AssertionError
