@@ -25,6 +25,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.servers import PASSWORD, Server
 from tests.servers.drivers import Driver
 from tests.servers.replica import await_executed, executed, replicate, take_over
+from tests.support.depth import on
 from tests.support.pages import ROOT
 from tests.tools.demo import PASSWORD_VARIABLE
 
@@ -86,6 +87,7 @@ def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_p
         yield night
 
 
+@on("mysql")
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_night(night: Night, replica: tuple[Server, Server], driver: Driver) -> None:

@@ -18,6 +18,7 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.support.delta import rows_at
+from tests.support.depth import on
 from tests.support.patience import PATIENCE_S
 from tests.support.store_faults import Fault, StoreFaults, store_faults
 
@@ -40,6 +41,7 @@ def faults(store: BucketServer) -> Iterator[StoreFaults]:
         yield proxy
 
 
+@on("mysql")
 def test_a_lake_is_in_a_bucket(
     server: Server, database: str, new_pipeline: PipelineFactory, store: BucketServer, faults: StoreFaults
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_lake_is_in_a_bucket(
     assert not (pipeline.folder / "s3:").exists()
 
 
+@on("mariadb")
 def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
     server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults
 ) -> None:

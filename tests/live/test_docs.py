@@ -50,7 +50,7 @@ ROWS = 1000
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
 ELSEWHERE = ("python -m engine.spark.class_archive",)
 """Run by a test of their own (`test_early_start`)."""
-LONG = ("python -m tests.tools.bench.console", "python -m tests.tools.bench.verify")
+LONG = tuple(f"python -m tests.tools.bench.{name}" for name in ("console", "kafka_sink", "verify"))
 """They take a minute and more even when shortened, and run in a soak test."""
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")

@@ -95,6 +95,7 @@ def _check_from_another_host(pipeline: Pipeline, runner: Runner, monkeypatch: py
     assert f"kill -CONT {runner.pid}" in record.unseen.hint
 
 
+@on("mysql")
 def test_a_stopped_spark_is_named_and_ended_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

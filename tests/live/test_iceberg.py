@@ -33,7 +33,7 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS
 from tests.support.delta import rows_at
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 from tests.support.iceberg import opened, snapshots
 from tests.support.readers import iceberg_rows_by_reader
 
@@ -228,6 +228,7 @@ def test_in_a_bucket(server: Server, database: str, new_lake: LakeFactory, icebe
     assert _assert_same(pipeline, ["orders"], properties) >= 4
 
 
+@on("mysql")
 def test_a_folder_that_cannot_be_written_delays_iceberg_alone(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

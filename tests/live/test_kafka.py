@@ -65,6 +65,7 @@ def _has_applied(pipeline: Pipeline, commits: int) -> bool:
     return len([one for one in pipeline.events("sink.applied") if one["sink"] != "delta"]) >= commits
 
 
+@on("mysql")
 def test_a_table_under_load_is_its_messages(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
 ) -> None:

@@ -17,12 +17,14 @@ from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.sessions import spark_settings
 from tests.live.test_outage import hanging
 from tests.servers import Server
+from tests.support.depth import on
 from tests.support.mounts import Small, immutable, mounted
 from tests.support.patience import PATIENCE_S
 
 MB = 1 << 20
 
 
+@on("mysql")
 def test_known_faults_print_no_tracebacks(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:

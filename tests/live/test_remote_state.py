@@ -21,6 +21,7 @@ from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS, BucketServer
+from tests.support.depth import on
 from tests.support.patience import PATIENCE_S
 from tests.support.store_faults import Fault, StoreFaults
 
@@ -100,6 +101,7 @@ def connected(host: Host, runner: Runner) -> bool:
     return any(one["run"] in own for one in host.pipeline.events("run.connected"))
 
 
+@on("mysql")
 def test_another_host_takes_over(
     server: Server,
     database: str,
@@ -145,6 +147,7 @@ def test_another_host_takes_over(
     assert_equal(source_table(server, database, "orders"), read(b.url, f"{database}.orders"))
 
 
+@on("mariadb")
 def test_bad_weather_stops_no_runner(
     server: Server,
     database: str,

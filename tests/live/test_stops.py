@@ -4,15 +4,16 @@ import re
 import shutil
 import signal
 from contextlib import closing
+from itertools import product
 
 import pytest
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline, Runner
-from tests.servers import Server
+from tests.servers import FLAVORS, Server
 from tests.support.delta import rows_at
-from tests.support.depth import on
+from tests.support.depth import depth, on
 from tests.support.patience import PATIENCE_S
 
 WRONG_ARGUMENTS = 2
@@ -206,7 +207,10 @@ def streamed(pipeline: Pipeline) -> int:
     return sum(event["state"] == "streaming" for event in pipeline.events("table.state"))
 
 
-@pytest.mark.parametrize("ends", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("flavor", "ends"),
+    depth([("mysql", "killed"), ("mariadb", "stopped")], list(product(FLAVORS, ["stopped", "killed"]))),
+)
 def test_a_table_that_gets_a_key_is_copied_through_restarts(
     server: Server, database: str, new_pipeline: PipelineFactory, ends: str
 ) -> None:

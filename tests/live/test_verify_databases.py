@@ -3,15 +3,16 @@
 import json
 import subprocess
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import pytest
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.pipeline import Pipeline
-from tests.servers import Server
+from tests.servers import FLAVORS, Server
 from tests.support import database as databases
-from tests.support.depth import on
+from tests.support.depth import depth, on
 from tests.unit.destination.support import Kind
 
 RULE = "verified_{database}.{table}"
@@ -60,6 +61,14 @@ def _found_and_repaired(pipeline: Pipeline, damage: dict[str, int], *sink: str) 
     assert (verified.returncode, table["verdict"], table["rows"]) == (0, "verified", 400), table
 
 
+@pytest.mark.parametrize(
+    ("flavor", "database_address"),
+    depth(
+        [("mysql", "postgresql"), ("mysql", "mariadb"), ("mariadb", "mysql"), ("mariadb", "duckdb")],
+        list(product(FLAVORS, ["postgresql", "mysql", "mariadb", "duckdb"])),
+    ),
+    indirect=["database_address"],
+)
 def test_rows_that_somebody_changed_in_a_database_are_found_and_repaired(
     server: Server,
     database: str,
@@ -79,7 +88,7 @@ def test_rows_that_somebody_changed_in_a_database_are_found_and_repaired(
 
 
 @on("mysql")
-@pytest.mark.parametrize("database_address", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("database_address", depth(["postgresql"], ["postgresql", "mariadb", "duckdb"]), indirect=True)
 def test_the_rows_of_a_further_sink_are_compared(
     server: Server,
     database: str,
