@@ -1,7 +1,7 @@
 """The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
 from engine.cli import ending  # isort: skip - the first import, see there
-from engine.cli import pipeline, backups, verification, auditing, published, other_engines  # isort: skip
+from engine.cli import pipeline, pausing, backups, verification, auditing, published, other_engines  # isort: skip
 from engine.cli import watching, silencing, queueing  # isort: skip
 from engine.cli.command import app
 
@@ -11,6 +11,7 @@ __all__ = [
     "backups",
     "main",
     "other_engines",
+    "pausing",
     "pipeline",
     "published",
     "queueing",

@@ -25,6 +25,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
 from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpening
+from engine.destination.sink_pace import SinkPace
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
@@ -88,14 +89,18 @@ class FurtherSink:
         journal: Journal,
         retention: EpochRetention,
         report: SinkReport,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
+        """is_paused: whether an operator has paused it."""
         assert ledger.state is not None
         self.name = sink.name
         self._sink = sink
         self._ledger = ledger
         self._journal = journal
         self._report = report
-        self._opening = SinkOpening(sink, open_destination, first, ledger, journal)
+        self.pace = SinkPace(is_paused)
+        self._opening = SinkOpening(sink, open_destination, first, ledger, journal, self.pace.note)
+        self._position = ""
         self._through = -1
         self._applied_epochs: Applied = {}
         self._needed_epochs: Mapping[str, set[int]] = {}
@@ -169,7 +174,8 @@ class FurtherSink:
             oldest, kept_bytes = next(iter(self._kept_epochs.epochs), None), self._kept_epochs.bytes
         error = self.error
         working = "publishing" if self._opening.is_taken else "starting"
-        state = "stopped" if self._stop_error else "retrying" if error else working
+        usual = "paused" if self.pace.is_paused else "retrying" if error else working
+        state = "stopped" if self._stop_error else usual
         return {
             "sink": self.name,
             "type": self._sink.type,
@@ -180,6 +186,8 @@ class FurtherSink:
             "kept_bytes": kept_bytes,
             "max_kept_bytes": self._sink.max_kept_bytes,
             "error": error.message if error else None,
+            "position": self._position or None,
+            "rows_per_s": round(self.pace.rows_per_s, 1),
         }
 
     @property
@@ -207,10 +215,15 @@ class FurtherSink:
         self._report(self.name, error)
 
     def _work(self, has_everything: HasEverything) -> None:
-        pause_s = _RETRY_S
+        pause_s = 0.0
         while not self._stop_error:
+            if (pause_s or self.pace.is_paused) and self.pace.rest(pause_s, self._close_event):
+                return
+            pause_s = min(max(2 * pause_s, _RETRY_S), _LONGEST_RETRY_S)
             try:
+                position = str(self._state.position)
                 replay = self._opening.open(has_everything, self._wait)
+                self._position = position
                 pause_s = _RETRY_S
                 self._note(replay)
                 self._follow(replay)
@@ -221,9 +234,6 @@ class FurtherSink:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this sink's alone
                 self._fail(error)
-            if self._close_event.wait(pause_s):
-                return
-            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
 
     def _wait(self, seconds: float) -> None:
         """Wait for news. Raises _ClosingError if the run ends, and does not wait for this sink any more."""
@@ -251,18 +261,21 @@ class FurtherSink:
         while not self._stop_error:
             last = min(self._state.epoch, replay.applied_epoch + _BATCH_EPOCHS)
             batch = [self._ledger.epoch(number) for number in range(replay.applied_epoch + 1, last + 1)]
-            if batch and not (self._close_event.is_set() and not self._drains):
+            is_closing = self._close_event.is_set()
+            if batch and not self.pace.is_paused and not (is_closing and not self._drains):
                 replay.append(batch)
                 replay.merge_all()
+                self._position = str(batch[-1].to_position)
                 self._note(replay)
-            elif self._close_event.is_set():
+            elif is_closing:
                 replay.tables.release()
                 raise _ClosingError
             else:
                 self._wait(_LOOK_S)
                 if self._failure is None:
                     self._report(self.name, None)
-            if self._failure is not None and clock.monotonic_s() - opened_s > _AGAIN_S:
+            again_s = 0.0 if self.pace.is_hurried else _AGAIN_S
+            if self._failure is not None and clock.monotonic_s() - opened_s > again_s:
                 raise self._failure  # tables that failed alone get another attempt
 
     def _of_table(self, error: TidemarkError) -> TidemarkError:

@@ -53,9 +53,12 @@ class SinkOpening:
         first: Destination,
         ledger: Ledger,
         journal: Journal,
+        count_rows: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """count_rows: called with the rows of each commit."""
         assert ledger.state is not None
         self._sink = sink
+        self._count_rows = count_rows
         self._open_destination = open_destination
         self._first = first
         self._ledger = ledger
@@ -207,6 +210,7 @@ class SinkOpening:
 
     def _on_commit(self, applied: SinkApplied | None) -> None:
         if applied is not None:
+            self._count_rows(applied.rows)
             self._journal.write(replace(applied, sink=self._sink.name))
 
 

@@ -6,8 +6,7 @@ Those of the destination, of verification and of the connections to the source h
 A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the
 class's `NAME`) and the fields of the class, always all of them; `null` where a value is unknown. Positions are written
 `file:offset`. Durations are in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's
-history read nothing else. A field is added with a default, so that journals of earlier versions can still be read.
-Nobody may rename or remove one.
+history read nothing else. A field is added with a default, for journals of earlier versions. None is removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,6 +116,7 @@ class RunControls(Event, name="run.controls"):
     until: str = ""
     """When the throttle settings become `later` again; empty: they stay."""
     later: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -228,6 +228,7 @@ def _connected(event: RunConnected) -> str:
 def _controls(event: RunControls) -> str:
     parts = ["the snapshot is paused"] if event.snapshot else []
     parts += [f"paused tables: {', '.join(event.tables)}"] if event.tables else []
+    parts += [f"paused sinks: {', '.join(event.sinks)}"] if event.sinks else []
     parts += [f"{name} {value}" for name, value in (event.throttle or {}).items()]
     parts += [f"until {event.until}"] if event.until else []
     return "; ".join(parts) or "no pauses or limits beyond the spec"

@@ -20,15 +20,18 @@ class Controls:
     """Whether the snapshot of all tables is paused."""
     tables: tuple[str, ...] = ()
     """Tables whose snapshot is paused."""
+    sinks: tuple[str, ...] = ()
+    """Further sinks that are paused."""
     until: str = ""
     """UTC text; then `throttle` becomes `later` again. Empty: it stays."""
     later: dict[str, Any] = field(default_factory=dict)
     """The throttle settings after a throttle for some time."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For `controls.json` and `runner.json`; without the end of a throttle that has none."""
+        """For `controls.json` and `runner.json`; without the end of a throttle that has none, and without no sinks."""
         record = asdict(self)
-        return record if self.until else {name: record[name] for name in ("throttle", "snapshot", "tables")}
+        unused = [*(["until", "later"] if not self.until else []), *(["sinks"] if not self.sinks else [])]
+        return {name: value for name, value in record.items() if name not in unused}
 
     def throttled(self, changes: dict[str, Any], until: str = "") -> "Controls":
         """The controls after a command that changes throttle settings, for ever or until a time (UTC text).
@@ -53,10 +56,17 @@ class Controls:
         """Whether a table must not be read now."""
         return self.snapshot or table in self.tables
 
+    @staticmethod
+    def sinks_of(arguments: dict[str, Any]) -> frozenset[str]:
+        """The sinks that a pause or resume names."""
+        return frozenset(arguments.get("sinks", ()))
+
     def paused(self, arguments: dict[str, Any], *, pause: bool) -> "Controls":
-        """The controls after a pause or resume of `{"snapshot": true}` or `{"tables": [...]}`."""
+        """The controls after a pause or resume of `{"snapshot": true}`, `{"tables": [...]}` or `{"sinks": [...]}`."""
         if arguments.get("snapshot"):
             return replace(self, snapshot=pause)
+        if sinks := self.sinks_of(arguments):
+            return replace(self, sinks=tuple(sorted(sinks | {*self.sinks} if pause else {*self.sinks} - sinks)))
         named = set(arguments["tables"])
         tables = set(self.tables) | named if pause else set(self.tables) - named
         return replace(self, tables=tuple(sorted(tables)))
@@ -68,7 +78,8 @@ def load_controls(directory: Directory) -> Controls:
         record = json.loads(directory.controls.read_text(encoding="utf-8"))
         formats.check("controls", record, directory.controls)
         record = formats.without(record)
-        return Controls(**{**record, "tables": tuple(record["tables"])})
+        lists = {name: tuple(record.get(name, ())) for name in ("tables", "sinks")}
+        return Controls(**{**record, **lists})
     except FileNotFoundError:
         return Controls()
     except (ValueError, TypeError, KeyError, AttributeError) as error:

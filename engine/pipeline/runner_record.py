@@ -95,7 +95,7 @@ class SinkProgress:
     type: str
     path: str
     state: str
-    """starting, publishing, retrying, stopped; or waiting, while no runner is alive."""
+    """starting, publishing, paused, retrying, stopped; or waiting, while no runner is alive."""
     through_epoch: int | None = None
     """It has everything through this epoch; None if only a runner knows."""
     lacks_since: str | None = None
@@ -104,6 +104,10 @@ class SinkProgress:
     """The bytes of the files that are kept for it."""
     max_kept_bytes: int | None = None
     error: str | None = None
+    position: str | None = None
+    """Where the last epoch ends that it has got in this run: `file:offset`."""
+    rows_per_s: float | None = None
+    """How many rows it has written, by the last minute."""
 
     @classmethod
     def waiting(cls, name: str, kind: str, path: str, error: str | None) -> Self:

@@ -31,10 +31,20 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_live_shows_the_further_sinks(url: str, open_page: OpenPage) -> None:
-    """In the section of the destination, with the remedy for the one that was stopped."""
+    """In the section of the destination, with the remedy for the one that was stopped. One can be paused."""
     page = open_page(f"{url}/live?pipeline=shop&section=Destination")
     expect(page.get_by_text("Further sinks")).to_be_visible()
     expect(page.get_by_text("A stopped sink gets nothing any more")).to_be_visible()
-    for text in ("archive", "retrying", "up to date"):
-        expect(page.locator("[role=gridcell]").get_by_text(text, exact=True)).to_have_count(1)
+    for name, text, buttons in (
+        ("files", "Up to date", ["Pause"]),
+        ("archive", "Retrying", ["Try again", "Pause"]),
+        ("old", "Stopped", []),
+    ):
+        card = page.locator(f".st-key-sink-{name}")
+        expect(card.get_by_text(text)).to_be_visible()
+        expect(card.get_by_role("button")).to_have_count(len(buttons))
+        for button in buttons:
+            expect(card.get_by_role("button", name=button)).to_be_enabled()
+    page.locator(".st-key-sink-archive").get_by_role("button", name="Try again").click()
+    expect(page.get_by_text("resume").first).to_be_visible()
     healthy(page)

@@ -92,6 +92,31 @@ def test_killed_again_and_again_both_are_the_source(
     _assert_both(pipeline, server, "orders")
 
 
+def test_a_paused_sink_waits_for_a_resume_alone(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """Also across a restart. Then it gets what it lacks. One that waits for its next try begins it at once."""
+    _two_rows(server, database)
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more=FILES)
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: _sink(pipeline)["state"] == "publishing" and _commits(pipeline) > 0, runner)
+    assert pipeline.command("pause", "--sink", "files").returncode == 0
+    pipeline.wait_for(lambda: _sink(pipeline)["state"] == "paused", runner)
+    server.execute(f"UPDATE {database}.t SET v = 9 WHERE id = 1")
+    pipeline.wait_for(partial(_mirror_has, pipeline, 9), runner)
+    assert _rows(pipeline.folder / "files", database) == {1: 1, 2: 2}
+    pipeline.finish(runner)
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: _sink(pipeline)["state"] == "paused", runner)
+    assert _rows(pipeline.folder / "files", database) == {1: 1, 2: 2}
+    assert pipeline.command("resume", "--sink", "files").returncode == 0
+    pipeline.wait_for(lambda: _rows(pipeline.folder / "files", database) == {1: 9, 2: 2}, runner)
+    pipeline.wait_for(lambda: bool(_sink(pipeline)["position"]), runner)
+    unknown = pipeline.command("pause", "--sink", "other")
+    assert "The spec has no sink other." in unknown.stderr
+    both = pipeline.command("pause", "--sink", "files", "--snapshot")
+    assert "one of them" in both.stderr
+    pipeline.finish(runner)
+
+
 def test_a_disk_that_is_full_or_read_only_delays_its_sink_alone(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:

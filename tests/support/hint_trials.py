@@ -189,6 +189,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "status/support_bundle.py::write_bundle": (1, INPUT),
     "run/source_loss/outage.py::_given_up": (1, OUTSIDE),
     "run/redump/executor.py::RedumpExecutor._start": (1, INPUT),
+    "run/commands/operator_settings.py::OperatorSettings._require_sinks": (2, INPUT),
     "capture/redump_requests.py::redump_from": (1, INPUT),
     "capture/redump_requests.py::chunk_ranges": (1, INPUT),
     "run/lifecycle/workplace.py::link_spec": (1, INPUT),

@@ -138,8 +138,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "place_names": set(),
         "destination_protocol": {"fence"},
         "capabilities": {"destination_protocol"},
-        "merge_schedule": set(),
-        "iceberg": set(),
+        **{name: set() for name in ("merge_schedule", "sink_pace", "iceberg")},
         "delta": {"capabilities", "destination_protocol", "fence", "iceberg", "place_names"},
         "staged_landing": {"place_names"},
         "parquet": {"destination_protocol", "fence", "place_names", "staged_landing"},
@@ -169,6 +168,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "epoch_retention",
             "read_back",
             "sink_opening",
+            "sink_pace",
             "table_progress",
         },
         "publisher": {

@@ -1,44 +1,77 @@
 """The further sinks of a pipeline: how far each is, what is kept for it, and why it lacks epochs."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from app.common.view import words
 from engine.pipeline.runner_record import SinkProgress
 
-LABELS = {
-    "starting": "starting",
-    "publishing": "up to date",
-    "retrying": "retrying",
-    "stopped": "stopped",
-    "waiting": "waits for a runner",
+SinkAct = Literal["Pause", "Resume", "Try again"]
+_STATES = {
+    "starting": ("Starting", "blue", ":material/hourglass_top:"),
+    "publishing": ("Up to date", "green", ":material/check_circle:"),
+    "catching up": ("Catching up", "blue", ":material/sync:"),
+    "paused": ("Paused", "violet", ":material/pause_circle:"),
+    "retrying": ("Retrying", "orange", ":material/error:"),
+    "stopped": ("Stopped", "red", ":material/error:"),
+    "waiting": ("Waits for a runner", "gray", ":material/remove_circle:"),
 }
+"""By state: the words, the colour and the icon."""
 
 
-def rows(sinks: Iterable[SinkProgress], now: datetime) -> list[dict[str, Any]]:
-    """A row per sink."""
-    return [
-        {
-            "Sink": one.sink,
-            "State": _state(one),
-            "Behind since": _ago(one.lacks_since, now),
-            "Kept for it": f"{words.size(one.kept_bytes)} of {words.size(one.max_kept_bytes)}"
-            if one.max_kept_bytes
-            else words.NOTHING,
-            "Through epoch": words.NOTHING if not one.through_epoch or one.through_epoch < 0 else one.through_epoch,
-            "Where": f"{one.type}: {one.path}",
-            "Why": one.error or words.NOTHING,
-        }
-        for one in sinks
-    ]
+@dataclass(frozen=True)
+class SinkCard:
+    """A further sink."""
+
+    name: str
+    headline: str
+    colour: str
+    icon: str
+    where: str
+    """Its kind and its place."""
+    facts: tuple[tuple[str, str], ...]
+    """Labels and values."""
+    why: str
+    """Why it lacks epochs; "" if nothing keeps it from applying them."""
+    acts: tuple[SinkAct, ...]
+    """What an operator can do now."""
+
+
+def cards(sinks: Iterable[SinkProgress], now: datetime) -> list[SinkCard]:
+    """A card per sink."""
+    return [_card(one, now) for one in sinks]
+
+
+def _card(one: SinkProgress, now: datetime) -> SinkCard:
+    state = _state(one)
+    headline, colour, icon = _STATES.get(state, (state, "gray", ":material/help:"))
+    waiting = words.NOTHING
+    if one.max_kept_bytes:
+        waiting = f"{words.size(one.kept_bytes)} of {words.size(one.max_kept_bytes)}"
+    epoch = words.NOTHING if one.through_epoch is None or one.through_epoch < 0 else f"epoch {one.through_epoch}"
+    facts = (
+        ("Applied through", " · ".join(filter(None, (one.position, epoch)))),
+        ("Behind since", _ago(one.lacks_since, now) if one.lacks_since else words.NOTHING),
+        ("Rows/s", words.NOTHING if one.rows_per_s is None else words.count(round(one.rows_per_s))),
+        ("Kept for it", waiting),
+    )
+    where = f"{one.type} · {one.path}"
+    return SinkCard(one.sink, headline, colour, icon, where, facts, one.error or "", _acts(state))
 
 
 def _state(one: SinkProgress) -> str:
-    if one.state == "publishing" and one.lacks_since:
-        return "catching up"
-    return LABELS.get(one.state, one.state)
+    return "catching up" if one.state == "publishing" and one.lacks_since else one.state
 
 
-def _ago(since: str | None, now: datetime) -> str:
-    return words.ago(datetime.fromisoformat(since).timestamp(), now) if since else words.NOTHING
+def _acts(state: str) -> tuple[SinkAct, ...]:
+    if state == "paused":
+        return ("Resume",)
+    if state == "retrying":
+        return ("Try again", "Pause")
+    return ("Pause",) if state in ("starting", "publishing", "catching up") else ()
+
+
+def _ago(since: str, now: datetime) -> str:
+    return words.ago(datetime.fromisoformat(since).timestamp(), now)

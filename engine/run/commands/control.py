@@ -71,6 +71,8 @@ class ControlOptions:
     """Retries the parked chunks of tables (None: of all)."""
     chores: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     """Called with each heartbeat, by the name under which a failure is reported."""
+    sinks: Collection[str] = ()
+    """The names of the further sinks."""
     restarted: Collection[str] = ()
     """Lost runs that a watchdog continues with this one; a stop for one of them is for this run."""
 
@@ -87,7 +89,7 @@ def control_of(directory: Directory, journal: Journal, options: ControlOptions |
         options.retry_parked(None)
         state.disk_freed(reason)
 
-    settings = OperatorSettings(directory, journal, lock, options.throttle, options.throttle_changed)
+    settings = OperatorSettings(directory, journal, lock, options.throttle, options.throttle_changed, options.sinks)
     disk = Disk([directory.root, *options.folders], journal, state.disk_full, disk_freed)
     helpers = Helpers(journal, disk)
     away = OutageTracker(journal, activity.show_outage, state.wake)
@@ -95,7 +97,7 @@ def control_of(directory: Directory, journal: Journal, options: ControlOptions |
     answers = CommandAnswers(inbox, journal)
     tables = AcceptedCommands(answers, lock, options.parsers, options.in_turn)
     states = StateCommands(journal.run, options.restarted, inbox, answers, lock, state, activity, disk, away)
-    of_settings = SettingsCommands(settings, tables, answers, options.retry_parked)
+    of_settings = SettingsCommands(settings, tables, answers, options.retry_parked, activity.retry_sinks)
     intake = CommandIntake(options.name, inbox, answers, lock, disk, tables, of_settings, states)
     heartbeat = Heartbeat(directory, journal.run)
     display = RunDisplay(heartbeat, activity, state, disk, helpers, settings, tables, states)

@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypedDict
@@ -74,6 +74,12 @@ class Activity:
     def show_sinks(self, sinks: Sequence[FurtherSink]) -> None:
         """Set `sinks`; called once the run has built them."""
         self.sinks = sinks
+
+    def retry_sinks(self, names: Collection[str]) -> None:
+        """Have further sinks try again at once."""
+        for sink in self.sinks:
+            if sink.name in names:
+                sink.pace.try_again()
 
     def show_outage(self, outage: dict[str, Any] | None) -> None:
         """Set `away`; called by the outage tracker alone."""

@@ -3,7 +3,7 @@
 Both are kept in `controls.json` and in the journal, and changed by commands.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -27,8 +27,9 @@ class OperatorSettings:
         lock: AbstractContextManager[object],
         spec: Throttle,
         changed: Callable[[Throttle], None],
+        sinks: Collection[str] = (),
     ) -> None:
-        """lock: of the inbox. spec: the spec's throttle, which operators may override.
+        """lock: of the inbox. spec: the spec's throttle, which operators may override. sinks: the further ones' names.
 
         changed: receives the throttle in force, now and on each change.
 
@@ -39,6 +40,7 @@ class OperatorSettings:
         self._lock = lock
         self._spec = spec
         self.changed = changed
+        self._sinks = sinks
         self.controls = load_controls(directory)
         self.announce()
 
@@ -61,15 +63,26 @@ class OperatorSettings:
             raise SpecError("Its arguments are no object.")
         if verb == "throttle":
             return self._throttled(arguments)
+        match arguments:
+            case {"sinks": [*sinks]} if sinks:
+                self._require_sinks({str(name) for name in sinks})
+                return self.controls.paused(arguments, pause=verb == "pause")
         tables = arguments.get("tables")
         if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
-            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
+            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables or of sinks.")
         if tables:
             if state is None:
                 return None
             if unknown := sorted({str(name) for name in tables} - set(state.tables)):
                 raise unknown_tables(unknown, state.tables)
         return self.controls.paused(arguments, pause=verb == "pause")
+
+    def _require_sinks(self, names: set[str]) -> None:
+        if unknown := sorted(names - set(self._sinks)):
+            raise SpecError(
+                f"The pipeline has no further sink {', '.join(unknown)}.",
+                hint=f"It has {', '.join(self._sinks)}." if self._sinks else "It has none.",
+            )
 
     def _throttled(self, arguments: Mapping[str, Any]) -> Controls:
         if arguments.get("reset"):
@@ -88,6 +101,10 @@ class OperatorSettings:
     def pauses(self, table: str) -> bool:
         """Whether operators have paused the copy of a table."""
         return self.controls.pausing(table)
+
+    def pauses_sink(self, name: str) -> bool:
+        """Whether operators have paused a further sink."""
+        return name in self.controls.sinks
 
     def forget(self, table: str) -> None:
         """Remove the pause of a removed table."""

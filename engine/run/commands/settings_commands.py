@@ -1,6 +1,6 @@
-"""The commands that change settings which outlive a run: throttle, and pause or resume of tables and the snapshot."""
+"""The commands that change settings which outlive a run: throttle; pause and resume of tables, snapshot and sinks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from engine.base.errors import SpecError
 from engine.base.wording import sentences
@@ -23,11 +23,14 @@ class SettingsCommands:
         tables: AcceptedCommands,
         answers: CommandAnswers,
         retry_parked: Callable[[Iterable[str] | None], None],
+        retry_sinks: Callable[[Collection[str]], None],
     ) -> None:
+        """retry_sinks: has further sinks try again at once."""
         self._settings = settings
         self._tables = tables
         self._answers = answers
         self._retry_parked = retry_parked
+        self._retry_sinks = retry_sinks
 
     def takes(self, command: Command) -> bool:
         """Whether it is a command of this kind. A pause or resume without arguments is of the whole run."""
@@ -47,7 +50,9 @@ class SettingsCommands:
             return
         self._settings.save(controls)
         self._settings.announce()
-        if verb == "resume":
+        if "sinks" in arguments:
+            self._retry_sinks(controls.sinks_of(arguments))
+        elif verb == "resume":
             self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
             if self._resumes_tables(command):
                 return

@@ -14,7 +14,7 @@ from engine.journal import Journal
 from engine.ledger.records import Due, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
-from engine.pipeline.helpers import Helpers
+from engine.run.commands.control import Control
 from engine.run.lifecycle.run_assembly import RunParts
 from engine.run.lifecycle.run_start import committed_state
 from engine.spec.settings import Spec
@@ -24,7 +24,7 @@ def open_publisher(parts: RunParts, ledger: Ledger) -> Publisher:
     """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
     control, spec, destination = parts.control, parts.spec, parts.destination
     retention = EpochRetention(ledger, destination.landing)
-    further = _further_sinks(spec, ledger, destination, parts.journal, retention, control.helpers)
+    further = _further_sinks(spec, ledger, destination, parts.journal, retention, control)
     control.activity.show_sinks(further)
     through = partial(parts.disk_retries.run, "destination")
     publisher = Publisher(spec.sink, destination, ledger, parts.journal, through, retention, further)
@@ -43,7 +43,7 @@ def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
 
 
 def _further_sinks(
-    spec: Spec, ledger: Ledger, first: Destination, journal: Journal, retention: EpochRetention, helpers: Helpers
+    spec: Spec, ledger: Ledger, first: Destination, journal: Journal, retention: EpochRetention, control: Control
 ) -> list[FurtherSink]:
     """The further sinks of a spec, not started. Commits an epoch if some join or leave."""
     assert ledger.state is not None
@@ -56,12 +56,21 @@ def _further_sinks(
 
     def report(name: str, error: BaseException | None) -> None:
         if error is None:
-            helpers.succeeded(f"sink {name}")
+            control.helpers.succeeded(f"sink {name}")
         else:
-            helpers.failed(f"sink {name}", error)
+            control.helpers.failed(f"sink {name}", error)
 
     return [
-        FurtherSink(sink, partial(further_destination, sink, first), first, ledger, journal, retention, report)
+        FurtherSink(
+            sink,
+            partial(further_destination, sink, first),
+            first,
+            ledger,
+            journal,
+            retention,
+            report,
+            partial(control.settings.pauses_sink, sink.name),
+        )
         for sink in sinks.values()
     ]
 

@@ -146,6 +146,7 @@ def _control_options(
         in_turn=IN_TURN,
         throttle_changed=pace.change,
         retry_parked=parking.request_retry,
+        sinks=[sink.name for sink in spec.sinks],
         restarted=runs_restarted_by(place.pipeline),
         chores=chores,
     )
