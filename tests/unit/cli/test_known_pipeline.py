@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
+from engine import __main__ as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
 from engine.cli.known_pipeline import known_pipeline
 from engine.journal import Journal

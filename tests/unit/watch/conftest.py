@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
+from engine import __main__ as _verbs  # noqa: F401 - registers them
 from tests.support.receiver import Receiver
 from tests.unit.watch.homes import Home
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from engine import __main__ as _verbs  # noqa: F401 - registers them
 from engine.base import clock, processes
 from engine.base.durable import write_atomically
-from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.pipeline.directory import Directory
 from engine.pipeline.remote_state.host_pipelines import pipelines_in
 from engine.watch import watchdog

@@ -9,9 +9,9 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
+from engine import __main__ as _verbs  # noqa: F401 - registers them
 from engine.alerting.alerts import ActiveAlerts
 from engine.base import clock
-from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
 from engine.journal import Entry, Journal, entry_from
 from engine.journal.alert_events import AlertCleared

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from engine import __main__ as _verbs  # noqa: F401 - registers them
 from engine.alerting.notifier import Notifier
 from engine.alerting.silences import add_silence, end_silence
 from engine.base import processes
 from engine.base.errors import ErrorRecord
-from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.journal import Journal
 from engine.journal.events import RunEnded, RunState, TableStateChanged
 from engine.pipeline.saved_lists import read_alerts
