@@ -27,6 +27,7 @@ from engine.spec.sink_settings import Sink, SinkRules
 from engine.spec.throttle_settings import Throttle
 from engine.spec.verify_settings import Verify
 from engine.spec.watch_settings import Watch
+from engine.spec.writer_settings import WriterSettings
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -40,6 +41,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "sink.catalog": CatalogSettings,
     "sink.kafka": KafkaSettings,
     "sink.database": DatabaseSettings,
+    "sink.writer": WriterSettings,
     "spark": Spark,
     "verify": Verify,
     "alerts": Alerts,

@@ -18,6 +18,8 @@ def further_destination(sink: Sink, first: Destination) -> Destination:
         return _kafka(sink, first.landing)
     if sink.database is not None:
         return _database(sink, first.landing)
+    if sink.writer is not None:
+        return _writer(sink, first.landing)
     assert sink.type == "parquet", "the spec allows no other"
     return ParquetDestination(sink, first.landing)
 
@@ -28,6 +30,8 @@ def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | N
         return _kafka(sink)
     if sink.database is not None:
         return _database(sink)
+    if sink.writer is not None:
+        return _writer(sink)
     if sink.type == "parquet":
         return ParquetDestination(sink)
     return DeltaDestination(sink, notes, known_tables)
@@ -53,6 +57,13 @@ def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:
 
         trial = database_trial.tried(sink)
         return trial.fault, trial.remedy
+    if sink.writer is not None and sink.type == "python":
+        from engine.destination.writer.writes import WriterError, function_of
+
+        try:
+            function_of(sink.writer)
+        except WriterError as error:
+            return str(error), "Correct function in [sink.writer]. Its module is beside the spec, or can be imported."
     if sink.kafka is None:
         return "", ""
     from engine.destination.kafka.broker_trial import tried
@@ -92,3 +103,9 @@ def _database(sink: Sink, landing: "Landing | None" = None) -> Destination:
     from engine.destination.database.destination import DatabaseDestination
 
     return DatabaseDestination(sink, landing)
+
+
+def _writer(sink: Sink, landing: "Landing | None" = None) -> Destination:
+    from engine.destination.writer.destination import WriterDestination
+
+    return WriterDestination(sink, landing)

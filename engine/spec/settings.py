@@ -19,14 +19,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from engine.base import redaction
 from engine.base.errors import SpecError
 from engine.spec.alert_settings import Alerts, Route
-from engine.spec.database_settings import DATABASE_TYPES
 from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.pipeline_name import NAME, NAME_RULE
 from engine.spec.secrets import secret
 from engine.spec.section import Section
-from engine.spec.sink_settings import Sink, bucket_url, require_same_everywhere
+from engine.spec.sink_settings import Sink, bucket_url, require_same_everywhere, require_section
 from engine.spec.startup import checked_startup
 from engine.spec.throttle_settings import Throttle
 from engine.spec.verify_settings import Verify
@@ -299,10 +298,7 @@ class Spec(Section):
     @model_validator(mode="after")
     def _has_a_place_for_files(self) -> "Spec":
         for one in (self.sink, *self.sinks):
-            if one.type == "kafka" and one.kafka is None:
-                raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
-            if one.type in DATABASE_TYPES and one.database is None:
-                raise ValueError(f'[sink.database]: missing; type = "{one.type}" needs its server and login')
+            require_section(one)
         if self.sink.has_no_folder:
             raise ValueError(
                 "sink.path: missing; readers put their files there until they are sent. Name a folder or a bucket"

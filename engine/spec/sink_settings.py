@@ -15,6 +15,7 @@ from engine.spec.kafka_settings import KafkaSettings
 from engine.spec.periods import period_s
 from engine.spec.section import Section
 from engine.spec.store_prices import StorePrices
+from engine.spec.writer_settings import WRITER_TYPES, WriterSettings
 from engine.store.bucket_url import parts_of
 from engine.store.folder_at import folder_at
 
@@ -73,11 +74,12 @@ class SinkRules(Section):
 class Sink(Section):
     """The destination."""
 
-    type: Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"] = "delta"
+    type: Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb", "python", "spark"] = "delta"
     """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
     alone, as plain files ([Parquet](destinations.md#parquet)). `kafka`: the change log alone, as messages
     ([Kafka](kafka.md)). `postgresql`, `mysql`, `duckdb`: the rows alone, in tables of a database
-    ([Databases](databases.md)); `mysql` is MariaDB, too."""
+    ([Databases](databases.md)); `mysql` is MariaDB, too. `python`, `spark`: what a function, or one of Spark's writers,
+    makes of the changes ([Writers](destinations.md#writers))."""
     name: str = ""
     """The name of a sink in `[[sinks]]`, by which status and alerts call it."""
     max_kept_bytes: int = Field(20 << 30, gt=0)
@@ -86,7 +88,8 @@ class Sink(Section):
     path: Path | str
     """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)) or `az://container/lake`
     ([Azure](azure.md)). A relative path is relative to the spec's folder. Of `kafka` and of databases: where readers
-    put files until they are sent. A further sink of those types has no path."""
+    put files until they are sent. A further sink of those types has no path. Of `python` and `spark`: where Tidemark
+    notes what was written."""
     endpoint: str | None = None
     """The URL of a store that speaks S3, or of an Azure account. By default `AWS_ENDPOINT_URL` or
     `AZURE_STORAGE_ENDPOINT` of the environment, else the provider's own."""
@@ -114,6 +117,8 @@ class Sink(Section):
     """The brokers, topics and messages of `type = "kafka"`."""
     database: DatabaseSettings | None = None
     """The server, login and tables of a database, or the file of `type = "duckdb"`."""
+    writer: WriterSettings | None = None
+    """What writes the changes of `type = "python"` and `"spark"`."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
     time."""
@@ -153,6 +158,10 @@ class Sink(Section):
             settings = DatabaseSettings.model_validate(database)
             settings.require_complete(kind)
             place = settings.place(kind)
+        if (writer := values.get("writer")) is not None:
+            if kind not in WRITER_TYPES:
+                raise ValueError('[sink.writer] belongs to type = "python" or "spark"')
+            WriterSettings.model_validate(writer).require_complete(kind)
         if str(values.get("path", place)).startswith(_OF_SERVERS) and values.get("path", place) != place:
             raise ValueError(f"path: {values['path']} is no folder and no bucket")
         return {"path": place, **values} if place else values
@@ -221,7 +230,9 @@ class Sink(Section):
         catalog = None if self.catalog is None else self.catalog.below(root)
         kafka = None if self.kafka is None else self.kafka.below(root)
         database = None if self.database is None else self.database.below(root)
-        return self.model_copy(update={"path": path, "catalog": catalog, "kafka": kafka, "database": database})
+        writer = None if self.writer is None else self.writer.below(root)
+        places = {"path": path, "catalog": catalog, "kafka": kafka, "database": database, "writer": writer}
+        return self.model_copy(update=places)
 
     @property
     def is_bucket(self) -> bool:
@@ -335,3 +346,13 @@ def _parts(place: Path | str) -> tuple[str, ...]:
 def is_read_back(sink: Sink) -> bool:
     """Whether Tidemark reads the rows of the tables back: to verify them, and to redump parts of them."""
     return sink.has_mirrors or sink.database is not None
+
+
+def require_section(sink: Sink) -> None:
+    """Raises ValueError for a sink without the section that its type needs."""
+    if sink.type == "kafka" and sink.kafka is None:
+        raise ValueError('[sink.kafka]: missing; type = "kafka" needs its servers')
+    if sink.type in WRITER_TYPES and sink.writer is None:
+        raise ValueError(f'[sink.writer]: missing; type = "{sink.type}" needs it')
+    if sink.type in DATABASE_TYPES and sink.database is None:
+        raise ValueError(f'[sink.database]: missing; type = "{sink.type}" needs its server and login')

@@ -51,6 +51,9 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "destination/database/table_reader.py::DatabaseReader.mirror": (1, INPUT),
     "destination/database/table_records.py::TableRecords.read": (1, OUTSIDE),
     "destination/database/table_version.py::DatabaseVersion.scan": (1, OUTSIDE),
+    "destination/writer/table.py::WriterTable.check": (1, INPUT),
+    "destination/writer/table.py::WriterTable.open": (2, OUTSIDE),
+    "destination/writer/written_epochs.py::ProgressFile.read": (1, OUTSIDE),
     "destination/kafka/broker_trial.py::": (3, OUTSIDE),
     "destination/kafka/client.py::_final": (
         3,

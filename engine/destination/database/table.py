@@ -18,7 +18,7 @@ from engine.base.wording import shell_word
 from engine.capture.files import DataFile, check_files
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.database.database_state import TableRecord
-from engine.destination.database.net_changes import net_changes, rows_of
+from engine.destination.database.net_changes import net_changes
 from engine.destination.database.shared_tables import SharedTables
 from engine.destination.database.sql_server import DatabaseSession
 from engine.destination.database.table_checks import fault_of, require_key, require_place
@@ -26,6 +26,7 @@ from engine.destination.database.table_definitions import COPY, TableDefinitions
 from engine.destination.database.table_names import place_of
 from engine.destination.database.table_records import TableRecords
 from engine.destination.destination_protocol import CHANGES, CHUNKS, CopyStart, OpenedTable, StoredState
+from engine.destination.staged_rows import rows_of
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 

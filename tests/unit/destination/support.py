@@ -46,7 +46,7 @@ source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
 Found = TypeVar("Found")
-Kind = Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"]
+Kind = Literal["delta", "parquet", "kafka", "postgresql", "mysql", "duckdb", "python"]
 DATABASES: tuple[Kind, ...] = ("postgresql", "mysql", "duckdb")
 BROKER = "TIDEMARK_TEST_KAFKA"
 """The variable with the address of the tests' broker."""
@@ -92,6 +92,9 @@ class World:
             return Sink.model_validate(
                 {"type": self._kind, "name": schema_of(self._folder), "path": lake, "database": database}
             )
+        if self._kind == "python":
+            writer = {"function": "tests.support.recording_writer.write"}
+            return Sink.model_validate({"type": "python", "path": lake, "writer": writer})
         if self._kind != "delta":
             return Sink(type=self._kind, path=lake, merge_interval_s=merge_interval_s)
         return Sink(path=lake, mirror=self._mode, merge_interval_s=merge_interval_s)

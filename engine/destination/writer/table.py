@@ -1,0 +1,167 @@
+"""One captured table for a writer."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.base.errors import DestinationError, SpecError
+from engine.base.wording import shell_word
+from engine.capture.files import DataFile, check_files
+from engine.capture.landing import Landing
+from engine.decode.schema import TM_SEQ, Table
+from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, CopyStart, OpenedTable, StoredState
+from engine.destination.staged_rows import rows_of
+from engine.destination.writer.writes import Writes
+from engine.destination.writer.written_epochs import ProgressFile, WriterProgress
+from engine.journal.destination_events import SinkApplied
+from engine.ledger.state import Owner
+from engine.plan.chunks import Plan
+from engine.store.folder import Folder
+
+
+@dataclass(frozen=True)
+class SharedWriter:
+    """What the tables of one destination share. kind: `sink.type`. guard: the term of this runner."""
+
+    kind: str
+    root: Folder
+    owner: Owner
+    landing: Landing
+    writes: Writes
+    guard: Callable[[], int]
+
+
+class WriterTable:
+    """Gives the rows of files to the writer."""
+
+    def __init__(self, shared: SharedWriter, table: Table) -> None:
+        self._shared = shared
+        self._file = ProgressFile(shared.root, table)
+        self.table = table
+
+    @property
+    def mirror(self) -> None:
+        """There is none."""
+
+    @property
+    def place(self) -> str:
+        """The folder in which is noted what was written."""
+        return self._shared.root.url
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this ledger's runner has opened it."""
+        progress = self._file.read()
+        return progress is not None and progress.ledger == self._shared.owner.ledger
+
+    def last_epoch(self, kind: str) -> int:
+        """By its file; without the lineage's floor."""
+        try:
+            progress = self._file.read()
+        except DestinationError:
+            return -1
+        return -1 if progress is None else progress.of(self._shared.owner.application).epoch(kind)
+
+    def read_state(self) -> StoredState:
+        """By its file."""
+        try:
+            progress = self._file.read()
+        except DestinationError as error:
+            return StoredState(fault=error.message)
+        if progress is None:
+            return StoredState(fault=f"the note in {self.place} of what was written of {self.table.full_name} is gone")
+        if progress.ledger != self._shared.owner.ledger:
+            return StoredState(fault=f"{self.place} belongs to another ledger ({progress.ledger})")
+        return StoredState(self._epochs(progress), frozenset({progress.term} if progress.term else ()))
+
+    def check(self, before: Table | None, after: Table) -> None:
+        """Any columns will do. A table that joins needs a note of its own."""
+        if before is None and self._file.read() is not None:
+            raise SpecError(
+                f"A note of what was written of {self.table.full_name} exists already in {self.place}.",
+                detail="Nothing was written.",
+                hint="If another pipeline has it, choose another path of the sink. Otherwise move that folder away.",
+            )
+
+    def open(self, *, must_exist: bool, copied_as: Table | None = None) -> OpenedTable:
+        """Note that it begins, if nothing is noted."""
+        progress = self._file.read()
+        if progress is not None and progress.ledger != self._shared.owner.ledger:
+            raise SpecError(
+                f"The folder {self.place} does not belong to this pipeline's ledger.",
+                detail="Nothing was written.",
+                hint="Choose another path of the sink, or move that folder away.",
+            )
+        if copied_as is not None:
+            self.table = copied_as
+        elif must_exist and progress is None:
+            raise DestinationError(
+                f"The note in {self.place} of what was written of {self.table.full_name} is gone.",
+                detail="Nothing was written.",
+                hint=f"Resnapshot the table: tidemark redump SPEC --table {shell_word(self.table.full_name)}",
+            )
+        if progress is None:
+            self._store(WriterProgress(self._shared.owner.ledger))
+        return OpenedTable(self._epochs(self._progress()), is_new=progress is None)
+
+    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
+        """Give the rows to the writer, then note the epoch."""
+        shared, began_s, progress = self._shared, time.monotonic(), self._progress()
+        if not files or self._epochs(progress)[kind] >= epoch:
+            return None
+        shared.guard()
+        folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
+        check_files(folder, files)
+        count = 0
+        for rows in rows_of(folder, files):
+            shared.writes.write(self.table, rows, epoch, progress.begun)
+            count += rows.num_rows
+        epochs = progress.of(shared.owner.application).with_epoch(kind, epoch)
+        largest = max(progress.largest_seq, *(file.high.get(TM_SEQ, 0) for file in files))
+        self._store(replace(progress.with_epochs(shared.owner.application, epochs), largest_seq=largest))
+        return SinkApplied(
+            sink=shared.kind,
+            table=self.table.full_name,
+            kind="append",
+            through_epoch=epoch,
+            rows=count,
+            files=len(files),
+            duration_s=round(time.monotonic() - began_s, 6),
+        )
+
+    def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
+        """Later rows have the new columns."""
+        self.table = table
+
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
+        """The rows of the new copy follow; files of earlier ones are not written any more."""
+        self.table = table
+        progress = self._progress()
+        if progress.begun < epoch:
+            epochs = progress.of(self._shared.owner.application)
+            after = replace(epochs, chunks=max(epochs.chunks, epoch - 1), changes=max(epochs.changes, epoch))
+            self._store(replace(progress.with_epochs(self._shared.owner.application, after), begun=epoch))
+        return CopyStart(max(progress.begun, epoch))
+
+    def drop(self) -> None:
+        """Delete the note. What the writer has made of the rows stays."""
+        if self.is_there:
+            self._shared.guard()
+            self._file.delete()
+
+    @property
+    def largest_seq(self) -> int:
+        """The largest `_tm_seq` that was written."""
+        progress = self._file.read()
+        return 0 if progress is None else progress.largest_seq
+
+    def _progress(self) -> WriterProgress:
+        return self._file.read() or WriterProgress(self._shared.owner.ledger)
+
+    def _store(self, progress: WriterProgress) -> None:
+        self._file.write(replace(progress, term=self._shared.guard()))
+
+    def _epochs(self, progress: WriterProgress) -> dict[str, int]:
+        floor, epochs = self._shared.owner.floor, progress.of(self._shared.owner.application)
+        changes = max(epochs.changes, floor)
+        return {CHUNKS: max(epochs.chunks, floor), CHANGES: changes, MERGE: changes}
