@@ -75,6 +75,13 @@ class TableVersion(Protocol):
     def schema(self) -> pa.Schema:
         """Its columns."""
 
+    @property
+    def keeps_others_out(self) -> bool:
+        """Whether nobody can write to the table before it is released."""
+
+    def release(self) -> None:
+        """Give up what it holds. Its rows are not read any more after that."""
+
     def at(self, version: int) -> "TableVersion | None":
         """An earlier version; None if it is gone."""
 

@@ -65,4 +65,6 @@ def read_back(landing: Landing, owner: Owner, table: Table, epoch: int, check: C
     except BaseException:
         TableRows(epoch, files, folder).delete()
         raise
+    finally:
+        version.release()
     return TableRows(max(newest, epoch), files, folder)

@@ -58,6 +58,13 @@ EVERY_ROW = AllOf(())
 _SIGNS = {"<": lt, "<=": le, "=": eq, ">=": ge, ">": gt}
 
 
+def columns_of(condition: RowCondition) -> frozenset[str]:
+    """The columns that a condition names."""
+    if isinstance(condition, AllOf | AnyOf):
+        return frozenset().union(*map(columns_of, condition.parts))
+    return frozenset({condition.column})
+
+
 def expression_of(condition: RowCondition) -> pc.Expression:
     """The condition for Arrow."""
     match condition:

@@ -45,7 +45,9 @@ def why_behind(
     while True:
         if why := _why_never(committed.state(fresh=True).tables.get(table)):
             return why
-        if committed.mirror(table, reader).position.order >= reached.order:
+        at = committed.mirror(table, reader)
+        at.mirror.release()
+        if at.position.order >= reached.order:
             return ""
         if why := _why_not_now(find_runner(directory)):
             return why

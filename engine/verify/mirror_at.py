@@ -96,8 +96,14 @@ class CommittedEpochs:
             merged, copied = (
                 max(mirror.transaction(owner.transaction(kind)), owner.floor) for kind in ("merge", "chunks")
             )
-            if max(merged, copied) <= state.epoch:
-                return self._at(table, state, mirror, merged, copied)
+            try:
+                if max(merged, copied) <= state.epoch:
+                    self._require_joined(table, state, merged)
+                    return self._at(table, state, mirror, merged, copied)
+            except Incomparable:
+                mirror.release()
+                raise
+            mirror.release()
         raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
 
     def _owner(self, state: State) -> Owner:
@@ -110,6 +116,12 @@ class CommittedEpochs:
         if sink_record.stopped is not None:
             raise Incomparable("unverifiable", f"the sink has stopped: {sink_record.stopped.message}")
         return Owner(state.ledger, sink_record.id)
+
+    def _require_joined(self, table: str, state: State, merged: int) -> None:
+        """Raises Incomparable while a sink that has joined later lacks the rows from before that."""
+        sink_record = state.sinks.get(self._sink)
+        if sink_record is not None and table in sink_record.generations and merged < max(sink_record.joined, 0):
+            raise Incomparable("lagging", f"the sink {self._sink} does not have its rows yet")
 
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None

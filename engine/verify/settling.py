@@ -63,11 +63,15 @@ class Settling:
         """Settle a range, in parts."""
         while True:
             at = self.mirror()
-            part = next(self._source.exact(limits))
-            with self._source.order() as order:
-                within = part.request.within(order)
-                rows = self.mirror_rows(at, part.limits, within)
-                yield self._settled(at, part, rows, within)
+            try:
+                part = next(self._source.exact(limits))
+                with self._source.order() as order:
+                    within = part.request.within(order)
+                    rows = self.mirror_rows(at, part.limits, within)
+                    at.mirror.release()
+                    yield self._settled(at, part, rows, within)
+            finally:
+                at.mirror.release()
             if part.limits.upper == limits.upper:
                 return
             limits = Range(part.limits.upper, limits.upper)
@@ -75,14 +79,18 @@ class Settling:
     def keys(self, keys: tuple[Bound, ...]) -> Settled:
         """Settle rows named by their keys."""
         at = self.mirror()
-        part = self._source.named(keys)
-        wanted = identities(part.request.table, keys)
-        wanted = pa.concat_tables(
-            [wanted, part.rows.select(self._key).cast(wanted.schema)]
-        )  # a collation may match more
-        within: Within = partial(among, keys=wanted)
-        batches = (batch.filter(pa.array(within(batch))) for batch in self.batches(at, one_of(wanted)))
-        return self._settled(at, part, pa.concat_tables([self._source.schema.empty_table(), *batches]), within)
+        try:
+            part = self._source.named(keys)
+            wanted = identities(part.request.table, keys)
+            wanted = pa.concat_tables(
+                [wanted, part.rows.select(self._key).cast(wanted.schema)]
+            )  # a collation may match more
+            within: Within = partial(among, keys=wanted)
+            batches = (batch.filter(pa.array(within(batch))) for batch in self.batches(at, one_of(wanted)))
+            rows = pa.concat_tables([self._source.schema.empty_table(), *batches])
+        finally:
+            at.mirror.release()
+        return self._settled(at, part, rows, within)
 
     def mirror_rows(self, at: MirrorAt, limits: Range, within: Within | None = None) -> pa.Table:
         """The mirror's rows of a range. within: needed only for a range that Arrow cannot test."""

@@ -120,12 +120,14 @@ class TableCheck:
             for one in ranges:
                 part = self._add_part(one)
                 for limits, rows in self._source.quick(one.limits):
-                    at = self._mirror()
-                    self._compare(part, limits, rows, self._settling.mirror_rows(at, limits))
+                    mirror_rows = self._settling.mirror_rows(self._mirror(), limits)
+                    self.close(only_exclusive=True)
+                    self._compare(part, limits, rows, mirror_rows)
         elif [one.limits for one in ranges] == [WHOLE]:
             self._partitions(ranges[0])
         else:
             self._mirror()
+            self.close()
             for one in ranges:
                 self._settle_range(one.limits, self._add_part(one), counted=True)
         self._settle_waiting()
@@ -137,7 +139,9 @@ class TableCheck:
         for one in () if filtered else ranges:
             condition = self._condition(one.limits)
             rows = self._source.count(one.limits) if condition is not None else 0
-            if condition is not None and rows == self._mirror().mirror.count(condition):
+            mirror_count = self._mirror().mirror.count(condition) if condition is not None else -1
+            self.close(only_exclusive=True)
+            if rows == mirror_count:
                 self._note(self._add_part(one), rows)
             else:
                 others.append(one)
@@ -146,6 +150,7 @@ class TableCheck:
     def keys(self, keys: Sequence[Bound]) -> None:
         """Compare rows named by their keys."""
         self._mirror()
+        self.close()
         for compared in self._settled_keys(keys):
             self._report(None, compared)
         self.findings.rows = len(keys)
@@ -165,10 +170,17 @@ class TableCheck:
         """The mirror, not older than a few seconds."""
         now_s = clock.monotonic_s()
         if self._at is None or now_s - self._loaded_s > _REFRESH_S:
+            self.close()
             self._at = self._settling.mirror()
             self._loaded_s = now_s
             self.findings.first = self.findings.first or self._at
         return self._at
+
+    def close(self, *, only_exclusive: bool = False) -> None:
+        """Release the mirror. only_exclusive: if it keeps others from writing."""
+        if self._at is not None and (self._at.mirror.keeps_others_out or not only_exclusive):
+            self._at.mirror.release()
+            self._at = None
 
     def _partitions(self, one: NumberedRange) -> None:
         """Compare the whole table, in partitions by a digest of the key."""
@@ -179,6 +191,7 @@ class TableCheck:
             for rows in self._settling.batches(self._mirror()):
                 self._go_on()
                 partitions.mirror.add(rows)
+            self.close()
             part = self._add_part(one)
             for source, mirror in partitions.pairs():
                 self._compare(part, None, source, mirror)
@@ -274,6 +287,8 @@ class TableCheck:
     def _named(self, keys: pa.Table) -> list[Bound] | None:
         """The keys as texts that name rows; None if they cannot."""
         columns = [self._table.column(name) for name in self._key]
+        if any(keys[name].null_count for name in self._key):
+            return None  # of a row that somebody has added to a table without a key
         named = key_texts(self._table, keys)
         try:
             check_keys(self._table, named)
@@ -290,5 +305,6 @@ def key_texts(table: Table, keys: pa.Table) -> list[Bound]:
         if pa.types.is_temporal(values.type):  # Python has no date before the year 1
             columns.append([value.removesuffix("Z") for value in values.cast(pa.string()).to_pylist()])
         else:
-            columns.append([(order.text if order else str)(value) for value in values.to_pylist()])
+            text_of = order.text if order else str
+            columns.append(["NULL" if value is None else text_of(value) for value in values.to_pylist()])
     return list(zip(*columns, strict=True))

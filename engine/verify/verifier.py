@@ -6,6 +6,7 @@ runs on. Every comparison is exact at a position that both sides have (`settling
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from engine.base import clock
@@ -139,10 +140,11 @@ class Verifier:
             return False
         self._captured.take(name, table_state)
         try:
-            lacks = self.committed.mirror(name, self._tables.reader(name)).lacks
+            at = self.committed.mirror(name, self._tables.reader(name))
+            at.mirror.release()
         except Incomparable:
             return False
-        return lacks is None or lacks > epoch
+        return at.lacks is None or at.lacks > epoch
 
     def is_copied(self, name: str) -> bool:
         """Whether a table's snapshot is complete, or never will be."""
@@ -211,13 +213,14 @@ class Verifier:
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._session.endpoint(state), self._spec.first_server_id(), request)
-        settling = Settling(source, lambda: self._mirror(name, reader, state.identity), reader.rewritten_json)
+        settling = Settling(source, lambda: self._mirror(name, reader, state.identity), self._rewritten_json(name))
         check = TableCheck(source, settling, self._ended)
-        if scope.keys:
-            check.keys(scope.keys)
-        else:
-            ranges = ranges_of(scope, self._directory, table_state, table, plan)
-            (check.counts if level == "counts" else check.ranges)(ranges)
+        with closing(check):
+            if scope.keys:
+                check.keys(scope.keys)
+            else:
+                ranges = ranges_of(scope, self._directory, table_state, table, plan)
+                (check.counts if level == "counts" else check.ranges)(ranges)
         behind = "" if check.findings.total else self._why_behind(name, reader, check)
         after = self.committed.state(fresh=True).tables.get(name)
         if after is None or (after.generation, after.table, after.stopped) != (
@@ -227,6 +230,10 @@ class Verifier:
         ):
             raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
         return self._result(name, level, check, behind)
+
+    def _rewritten_json(self, name: str) -> set[str]:
+        """Of the mirror; and of the first destination, whose rows a sink that joined later has got."""
+        return {*self._tables.reader(name).rewritten_json, *self._captured.reader(name).rewritten_json}
 
     def _why_behind(self, name: str, reader: MirrorReader, check: TableCheck) -> str:
         """Why the mirror has not got the changes that were replayed for it; "" if it has, or lacked none."""

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,3 +140,122 @@ def test_values_and_tables_that_cannot_be_read_are_repaired_as_the_hint_says(
         pipeline.run("caught-up")
         verified, table = _verified(pipeline)
         assert (verified.returncode, table["verdict"], table["rows"]) == (0, "verified", 400), table
+
+
+def _place(kind: Kind, database: str, table: str = "t") -> str:
+    return databases.quoted(kind, RULE.partition(".")[0].format(database=database), table)
+
+
+def _all_verified(pipeline: Pipeline) -> None:
+    verified = pipeline.command("verify", "--json", "--strict")
+    assert verified.stdout, verified.stderr
+    tables = json.loads(verified.stdout)["tables"]
+    assert {one["table"]: (one["verdict"], one["why"]) for one in tables} == {
+        one["table"]: ("verified", "") for one in tables
+    }, verified.stdout
+    assert verified.returncode == 0
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["postgresql", "mariadb", "duckdb"], indirect=True)
+def test_what_a_database_stores_otherwise_is_no_difference(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """FLOAT as a chunk key, fractions that became shorter, tables and last chunks without rows, a name's case."""
+    server.execute(f"CREATE TABLE {database}.f (f FLOAT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.f VALUES {', '.join(f'({n / 10}, {n})' for n in range(1, 200))}")
+    server.execute(f"CREATE TABLE {database}.n (id INT PRIMARY KEY, at TIME(6), big DECIMAL(50,4), name VARCHAR(9))")
+    server.execute(f"INSERT INTO {database}.n VALUES (1, '10:00:01.12', 1.25, 'a'), (2, '-10:00:02', 2, NULL)")
+    server.execute(f"CREATE TABLE {database}.none (id INT PRIMARY KEY)")
+    pipeline = new_pipeline(server, database, kind=database_kind, chunk_rows=10, more=_section(database_address))
+    pipeline.run("caught-up")
+    _all_verified(pipeline)
+    server.execute(f"ALTER TABLE {database}.n MODIFY at TIME(3), MODIFY big DECIMAL(48,2)")
+    server.execute(f"INSERT INTO {database}.n VALUES (3, '10:00:01.125', 1.75, 'b')")
+    pipeline.run("caught-up")
+    _all_verified(pipeline)
+    server.execute(f"ALTER TABLE {database}.n RENAME COLUMN name TO Name")
+    server.execute(f"UPDATE {database}.n SET Name = 'c' WHERE id = 2")
+    for _ in range(2):
+        pipeline.run("caught-up")
+        _all_verified(pipeline)
+
+
+@on("mariadb")
+@pytest.mark.parametrize("database_address", ["postgresql", "duckdb"], indirect=True)
+def test_a_value_that_does_not_fit_hides_no_other_table(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """Somebody's number is too large for the column of the source. Both tables have a verdict, while a runner works."""
+    server.execute(f"CREATE TABLE {database}.a (id INT PRIMARY KEY, flag TINYINT)")
+    server.execute(f"CREATE TABLE {database}.b (id INT PRIMARY KEY, flag TINYINT)")
+    for name in "ab":
+        server.execute(f"INSERT INTO {database}.{name} VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(server, database, kind=database_kind, more=_section(database_address))
+    runner = pipeline.start_streaming()
+    server.execute(f"UPDATE {database}.a SET flag = 3")
+    pipeline.wait_for(lambda: any(one["changes"] for one in pipeline.events("epoch.committed")), runner)
+    _all_verified(pipeline)
+    pipeline.finish(runner)
+    place = _place(database_kind, database, "a")
+    databases.queried(database_address, f"ALTER TABLE {place} ALTER COLUMN flag TYPE integer")
+    databases.queried(database_address, f"UPDATE {place} SET flag = 300 WHERE id = 1")
+    verified = pipeline.command("verify", "--json", "--strict")
+    verdicts = {one["table"].rpartition(".")[2]: one["verdict"] for one in json.loads(verified.stdout)["tables"]}
+    assert verdicts == {"a": "unverifiable", "b": "verified"}, verified.stdout
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["duckdb"], indirect=True)
+def test_doubled_rows_and_rows_without_a_key_are_repaired(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """Tables of DuckDB have no key that prevents them."""
+    _source(server, database)
+    pipeline = new_pipeline(server, database, kind=database_kind, chunk_rows=100, more=_section(database_address))
+    pipeline.run("caught-up")
+    place = _place(database_kind, database)
+    databases.queried(database_address, f"INSERT INTO {place} SELECT * FROM {place} WHERE id IN (5, 6)")
+    _, table = _verified(pipeline)
+    assert table["by_kind"] == {"duplicate": 2}, table
+    repaired, table = _verified(pipeline, "--repair")
+    assert (repaired.returncode, table["verdict"]) == (0, "verified"), (table, repaired.stderr)
+    databases.queried(database_address, f"INSERT INTO {place} (quantity) VALUES (1)")
+    _, table = _verified(pipeline)
+    assert (table["by_kind"], [one["key"] for one in table["differences"]]) == ({"extra": 1}, [["NULL"]]), table
+    repaired, table = _verified(pipeline, "--repair")
+    assert (repaired.returncode, table["verdict"]) == (0, "verified"), (table, repaired.stderr)
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["postgresql"], indirect=True)
+def test_what_an_earlier_pipeline_has_noted_of_a_place_is_forgotten(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+    tmp_path: Path,
+) -> None:
+    """Its table was dropped, as the refusal of the second one says; the second one's rows are compared."""
+    _source(server, database)
+    section = _section(database_address)
+    new_pipeline(server, database, kind=database_kind, more=section).run("caught-up")
+    folder = tmp_path / "second"
+    folder.mkdir()
+    second = new_pipeline(server, database, kind=database_kind, more=section, folder=folder)
+    databases.queried(database_address, f"DROP TABLE {_place(database_kind, database)}")
+    second.run("caught-up")
+    _found_and_repaired(second, _damage(database_address, database_kind, database))

@@ -47,7 +47,7 @@ from engine.capture.chunk.chunk_reader import (
 )
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.landing import MirrorReader, read_or_raise
+from engine.capture.landing import MirrorReader, TableVersion, read_or_raise
 from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, ReaderProcess, ReaderReport, RedumpReport, WrittenChanges
@@ -160,18 +160,28 @@ class _Ghosts:
 
     def add(self, reader: MirrorReader, within: Within) -> None:
         """Write those of one mirror. Scans the keys first, and whole rows only if there are ghosts."""
-        request, schema = self._request, self._schema
-        key = list(self._taken.column_names)
+        request, key = self._request, list(self._taken.column_names)
         names = list(dict.fromkeys([*key, *(request.key.names if request.key else ())]))
-        mirror, condition = reader.mirror(), _condition(request)
+        condition = _condition(request)
+        if (mirror := reader.mirror()) is None:
+            return
+        try:
+            self._add(mirror, key, names, condition, within)
+        finally:
+            mirror.release()
+
+    def _add(
+        self, mirror: TableVersion, key: list[str], names: list[str], condition: RowCondition | None, within: Within
+    ) -> None:
+        request, schema = self._request, self._schema
         keys = [pa.schema([schema.field(name) for name in key]).empty_table()]
-        for batch in mirror.batches(names, condition) if mirror else ():
+        for batch in mirror.batches(names, condition):
             rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), self._taken)
             if rows.num_rows:
                 keys.append(rows.filter(pa.array(within(rows))).select(key))
         gone = pa.concat_tables(keys)
         with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
-            if mirror and gone.num_rows:
+            if gone.num_rows:
                 for batch in mirror.batches(schema.names, condition):
                     rows = conformed(batch, schema)
                     writer.write(rows.filter(pa.array(among(rows, gone))))

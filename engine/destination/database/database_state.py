@@ -159,6 +159,14 @@ class DatabaseState:
         """Delete all records of a table."""
         session.run(f"DELETE FROM {self._tables} WHERE pipeline = {text(self.pipeline)} AND table_name = {text(name)}")
 
+    def forget_place(self, session: DatabaseSession, place: TablePlace) -> None:
+        """Delete what other pipelines say of a place that is free: somebody has dropped their table."""
+        rows = session.query(f"SELECT pipeline, table_name, record FROM {self._tables} WHERE count_name = ''")
+        for pipeline, name, record in rows:
+            if pipeline != self.pipeline and TableRecord.from_json(json.loads(record)).place == place:
+                condition = f"pipeline = {text(pipeline)} AND table_name = {text(name)}"
+                session.run(f"DELETE FROM {self._tables} WHERE {condition}")
+
     def _where(self, key: RecordKey) -> str:
         name, count = key
         return f"pipeline = {text(self.pipeline)} AND table_name = {text(name)} AND count_name = {text(count)}"

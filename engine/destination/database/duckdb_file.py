@@ -7,6 +7,7 @@ Tables are made without a key: DuckDB would refuse to delete a key and insert it
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -78,15 +79,16 @@ class _DuckdbSession:
         self._begin()
         self.connection.execute(statement)
 
-    def run_with(self, rows: pa.Table, statement: str) -> None:
-        """Run a statement that reads rows by `_ROWS`."""
+    def run_with(self, rows: pa.Table, statement: str) -> int:
+        """Run a statement that reads rows by `_ROWS`. Returns how many rows it changed."""
         self._begin()
         self.connection.register(_ROWS, rows)
         try:
-            self.connection.execute(statement)
+            changed = self.connection.execute(statement).fetchone()
         finally:
             with suppress(duckdb.Error):  # after an error, that would be the one to be raised
                 self.connection.unregister(_ROWS)
+        return int(changed[0]) if changed else 0
 
     def read(self, statement: str) -> pa.RecordBatchReader:
         """The rows of a statement."""
@@ -111,6 +113,14 @@ class _DuckdbSession:
 class DuckdbReads:
     """Rows as Arrow (`sql_server.TableReads`). While a version is read, no other process can open the file."""
 
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def require_there(self) -> None:
+        """The file: opening it would create another one."""
+        if not self._file.is_file():
+            raise StoreAwayError(f"There is no database file {self._file} here.")
+
     def begin(self, session: DatabaseSession) -> None:
         """The first statement begins it."""
 
@@ -118,6 +128,8 @@ class DuckdbReads:
         """Numbers as they are, others quoted."""
         if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             return pc.binary_join_element_wise("from_hex('", hexadecimal(values), "')", "")
+        if pa.types.is_floating(values.type):
+            return pc.binary_join_element_wise("CAST(", quoted(plain(values)), " AS DOUBLE)", "")
         return plain(values) if pa.types.is_integer(values.type) else quoted(plain(values))
 
     def rows(
@@ -133,7 +145,7 @@ class DuckdbReads:
         listed = ", ".join(in_double_quotes(column.name) for column in columns)
         table = f"{in_double_quotes(place.schema)}.{in_double_quotes(place.name)}"
         for batch in session.read(f"SELECT {listed} FROM {table} WHERE {where}"):
-            yield pa.Table.from_batches([batch])
+            yield pa.Table.from_batches([batch]).rename_columns([column.name for column in columns])
 
     def stored_bytes(self, session: DatabaseSession, place: TablePlace) -> int:
         """The file does not say."""
@@ -145,6 +157,7 @@ class DuckdbServer:
 
     longest_name = 200
     commits_definitions = False
+    has_floats = True
     rewrites_json = False
     ignores_case = True
     step_end = ""
@@ -160,7 +173,7 @@ class DuckdbServer:
         self._file = settings.file
         self.marks: TableMarks = NoMarks()
         self.locks: SessionLocks = NoLocks()
-        self.reads: TableReads = DuckdbReads()
+        self.reads: TableReads = DuckdbReads(self._file)
         self.place = settings.place("duckdb")
 
     def connect(self) -> DatabaseSession:
@@ -241,12 +254,15 @@ class DuckdbServer:
         """Insert rows; those whose key is there are updated."""
         assert isinstance(session, _DuckdbSession)
         names = [column.name for column in columns]
-        session.run_with(rows.select(names), _merge(qualified(self, place), _ROWS, key, names))
+        table, own = qualified(self, place), rows.select(names)
+        if session.run_with(own, _merge(table, _ROWS, key, names)) > rows.num_rows:  # somebody has doubled some
+            session.run_with(own, _without_doubles(table, key, _ROWS))
 
     def delete(self, session: DatabaseSession, place: TablePlace, key: Sequence[Column], rows: pa.Table) -> None:
         """Delete the rows that have the keys of these rows."""
         assert isinstance(session, _DuckdbSession)
-        same = " AND ".join(f"t.{self.quoted(one.name)} = r.{self.quoted(one.name)}" for one in key)
+        names = [self.quoted(one.name) for one in key]
+        same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM r.{name}" for name in names)
         session.run_with(rows, f"DELETE FROM {qualified(self, place)} t USING {_ROWS} r WHERE {same}")
 
     def replace(
@@ -261,6 +277,7 @@ class DuckdbServer:
         table, other = qualified(self, place), qualified(self, copy)
         same = " AND ".join(f"t.{self.quoted(name)} = c.{self.quoted(name)}" for name in key)
         session.run(f"DELETE FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM {other} c WHERE {same})")
+        session.run(_without_doubles(table, key, other))
         session.run(_merge(table, other, key, [column.name for column in columns], only_different=True))
 
     def swap(self, session: DatabaseSession, place: TablePlace, copy: TablePlace, old_name: str) -> None:
@@ -270,6 +287,15 @@ class DuckdbServer:
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """A statement names the key, so an index of somebody else replaces nothing."""
+
+
+def _without_doubles(table: str, key: Sequence[str], source: str) -> str:
+    """The statement that leaves one row of each key of a source: there is no index that prevents more."""
+    names = ", ".join(map(in_double_quotes, key))
+    return (
+        f"DELETE FROM {table} WHERE ({names}) IN (SELECT ({names}) FROM {source}) AND rowid NOT IN "
+        f"(SELECT min(rowid) FROM {table} GROUP BY {names})"
+    )
 
 
 def _merge(table: str, source: str, key: Sequence[str], names: Sequence[str], *, only_different: bool = False) -> str:

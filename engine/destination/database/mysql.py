@@ -135,6 +135,7 @@ class MysqlServer:
 
     longest_name = 64
     commits_definitions = True
+    has_floats = False
     rewrites_json = True
     ignores_case = True
     step_end = ""
@@ -174,6 +175,7 @@ class MysqlServer:
             f"'+00:00', innodb_lock_wait_timeout = {own.lock_wait_s}, lock_wait_timeout = {own.lock_wait_s}"
         )
         session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        session.run(f"SET SESSION sql_select_limit = {2**64 - 1}, net_write_timeout = 600, net_read_timeout = 600")
         version, session.most_bytes = session.query("SELECT VERSION(), @@max_allowed_packet")[0]
         is_mariadb = "MariaDB" in version
         session.run(f"SET SESSION {'max_statement_time' if is_mariadb else 'max_execution_time'} = 0")

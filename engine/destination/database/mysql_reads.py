@@ -21,6 +21,9 @@ from engine.source.packets import prepare
 class MysqlReads:
     """Rows by prepared statements (`sql_server.TableReads`). connection: of a session."""
 
+    def require_there(self) -> None:
+        """A login says it."""
+
     def begin(self, session: DatabaseSession) -> None:
         """A transaction of one snapshot."""
         session.rollback()

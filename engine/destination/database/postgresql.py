@@ -109,6 +109,7 @@ class PostgresServer:
 
     longest_name = 63
     commits_definitions = False
+    has_floats = True
     rewrites_json = False
     ignores_case = False
     step_end = "SET CONSTRAINTS ALL IMMEDIATE"

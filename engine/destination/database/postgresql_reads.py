@@ -34,6 +34,9 @@ class PostgresReads:
     def __init__(self, copied: Callable[[DatabaseSession, str], Iterator[bytes]]) -> None:
         self._copied = copied
 
+    def require_there(self) -> None:
+        """A login says it."""
+
     def begin(self, session: DatabaseSession) -> None:
         """A transaction of one snapshot, with the texts that are parsed here."""
         session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

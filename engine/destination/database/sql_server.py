@@ -77,6 +77,9 @@ class TableMarks(Protocol):
 class TableReads(Protocol):
     """How rows are read back. Raises the driver's errors, StoreAwayError, DestinationError."""
 
+    def require_there(self) -> None:
+        """Raises StoreAwayError if a login would create what it should read."""
+
     def begin(self, session: DatabaseSession) -> None:
         """Begin a transaction that sees what is committed now, and nothing later, and writes nothing."""
 
@@ -133,6 +136,8 @@ class SqlServer(Protocol):
     """What a SELECT ends with that locks its rows until the transaction ends; "" where nobody else can write."""
     shares: bool
     """Whether others can read while a session is there. If not, sessions end with each transaction."""
+    has_floats: bool
+    """Whether it has floats of 32 bits. Where it has not, they are doubles with the same text."""
     rewrites_json: bool
     """Whether it keeps what a JSON value means, and not its text."""
     ignores_case: bool
@@ -200,6 +205,17 @@ class SqlServer(Protocol):
 
     def require_own_index(self, session: DatabaseSession, place: TablePlace, key: Sequence[str]) -> None:
         """Raises DestinationError if the table's indexes could make a write replace another row, or double one."""
+
+
+def folded(server: SqlServer, name: str) -> str:
+    """A name as the server tells columns apart."""
+    return name.casefold() if server.ignores_case else name
+
+
+def lacking(server: SqlServer, columns: Sequence[StoredColumn], there: Sequence[str]) -> list[str]:
+    """The names of columns that a table lacks. there: the names of those that it has."""
+    names = {folded(server, name) for name in there}
+    return [one.name for one in columns if folded(server, one.name) not in names]
 
 
 def refused(product: str, why: str) -> DestinationError:

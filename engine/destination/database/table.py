@@ -215,7 +215,9 @@ class DatabaseTable:
                 return _HAS_IT  # a later copy has begun since: this is an epoch that is applied again
             if record.copy is not None:
                 self._records.write(session, self._definitions.replace(session, record, table))
-            self._records.write_epochs(session, replace(applied, completed=epoch))
+            # Chunks without rows had no files. Now the table has all of them.
+            chunks = max(applied.chunks, epoch)
+            self._records.write_epochs(session, replace(applied, completed=epoch, chunks=chunks))
             return 0 if record.copy is not None else _HAS_IT
 
         count = self._shared.transaction.define(self.table.full_name, step)
@@ -268,6 +270,7 @@ class DatabaseTable:
             self._definitions.drop(session, self._place)
         self._definitions.create(session, self._place, columns, self.table)
         shared.state.forget_table(session, name)
+        shared.state.forget_place(session, self._place)
         shared.state.write_table(session, name, TableRecord(self._place, columns))
         return 0
 

@@ -4,7 +4,7 @@ from engine.base.errors import IncompatibleColumnsError, SpecError
 from engine.decode.schema import Table
 from engine.destination.database.database_state import TableRecord
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import TablePlace
+from engine.destination.database.sql_server import TablePlace, lacking
 
 
 def require_key(table: Table, *, joins: bool) -> None:
@@ -47,7 +47,7 @@ def fault_of(shared: SharedTables, record: TableRecord | None, place: TablePlace
     there = shared.reading.ask(lambda session: server.columns_of(session, record.place))
     if not there:
         return f"table {record.place} in {server.place} is gone"
-    missing = [one.name for one in record.columns if one.name not in there]
+    missing = lacking(server, record.columns, there)
     if missing and record.copy is None:
         return f"table {record.place} in {server.place} has lost its column {missing[0]}"
     return ""

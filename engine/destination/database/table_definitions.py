@@ -12,7 +12,7 @@ from engine.base.wording import shell_word
 from engine.decode.schema import Table
 from engine.destination.database.database_state import TableRecord
 from engine.destination.database.shared_tables import SharedTables
-from engine.destination.database.sql_server import DatabaseSession, StoredColumn, TablePlace, qualified
+from engine.destination.database.sql_server import DatabaseSession, StoredColumn, TablePlace, folded, qualified
 from engine.destination.database.table_names import beside
 from engine.destination.database.type_widening import is_wider
 
@@ -89,7 +89,7 @@ class TableDefinitions:
         record, write: where definitions commit, new columns are known as ours before they are there. Raises
         DestinationError for a new column whose name another one of somebody else has.
         """
-        fold = str.casefold if self._server.ignores_case else str
+        fold = partial(folded, self._server)
         types = {fold(column.name): column.type for column in before}
         there = {fold(name) for name in self._server.columns_of(session, place)}
         own = {*types, *map(fold, record.adding)}
@@ -117,11 +117,12 @@ class TableDefinitions:
 
         A type that is narrower now stays: it has all values. Raises IncompatibleColumnsError for any other type.
         """
-        wanted, columns = {column.name: column for column in after}, list[StoredColumn]()
+        fold = partial(folded, self._server)
+        wanted, columns = {fold(column.name): column for column in after}, list[StoredColumn]()
         for column in before:
-            new = wanted.get(column.name, column)
+            new = wanted.get(fold(column.name), column)
             if new.type != column.type and is_wider(new.type, column.type):
-                new = column
+                new = replace(column, name=new.name)
             if new.type != column.type and not is_wider(column.type, new.type):
                 raise IncompatibleColumnsError(
                     f"{table.full_name}: column {column.name!r} is now {new.type}; {column.type} cannot become that in "
@@ -130,8 +131,8 @@ class TableDefinitions:
                     hint=f"Resnapshot it: tidemark redump SPEC --table {shell_word(table.full_name)}",
                 )
             columns.append(new)
-        names = {column.name for column in before}
-        return (*columns, *(one for one in after if one.name not in names))
+        names = {fold(column.name) for column in before}
+        return (*columns, *(one for one in after if fold(one.name) not in names))
 
     def replace(self, session: DatabaseSession, record: TableRecord, table: Table) -> TableRecord:
         """Have the table's rows be those of the copy. Returns the record after that."""

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from engine.base import clock
 from engine.base.errors import DestinationError, TidemarkError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
@@ -21,6 +23,7 @@ from engine.destination.database.sql_server import (
     DatabaseSession,
     SqlServer,
     TablePlace,
+    lacking,
     qualified,
     text,
 )
@@ -52,8 +55,8 @@ class DatabaseReader:
 
     @property
     def unreadable(self) -> tuple[type[Exception], ...]:
-        """What the server's errors become."""
-        return DestinationError, StoreAwayError, StoreAccessError
+        """What the server's errors become; pa.ArrowInvalid: somebody's value does not fit the column of the source."""
+        return DestinationError, StoreAwayError, StoreAccessError, pa.ArrowInvalid
 
     @property
     def rewritten_json(self) -> Collection[str]:
@@ -86,6 +89,7 @@ class DatabaseReader:
 
     def _connected(self) -> DatabaseSession:
         """A session; where one process at a time has a file open, it waits for its turn."""
+        self.server.reads.require_there()
         for number in range(_TRIES):
             try:
                 return self.server.connect()
@@ -116,8 +120,7 @@ class DatabaseReader:
                 hint="Wait until it is complete.",
             )
         there = server.columns_of(session, place)
-        missing = [one.name for one in record.columns if one.name not in there]
-        if missing:
+        if missing := lacking(server, record.columns, there):
             fault = f"has lost its column {missing[0]}" if there else "is gone"
             raise DestinationError(f"The table {place} in {server.place} {fault}.")
         applied = {count: AppliedRecord(**json.loads(one)) for name, count, one in rows if count and name == pipeline}

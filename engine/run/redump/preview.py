@@ -80,6 +80,7 @@ def _affected(name: str, redump: Redump, table_state: TableState, landing: Landi
     rows: int | None = of_rows if redump.is_whole_table else 0
     if not redump.is_whole_table and not defect:
         rows = _rows(redump, mirror, published_as(table, table_state.projection), plan)
+    mirror.release()
     return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 

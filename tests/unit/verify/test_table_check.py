@@ -30,7 +30,7 @@ class Settling:
 
     def mirror(self) -> Any:
         """A version."""
-        return SimpleNamespace()
+        return SimpleNamespace(mirror=SimpleNamespace(release=lambda: None, keeps_others_out=False))
 
     def batches(self, _: Any) -> list[pa.Table]:
         """All rows of the mirror."""

@@ -142,6 +142,14 @@ class Mirror:
         commits = (commit for commit in commits_up_to(self._folder, self.version) if commit.foreign)
         return list(islice(commits, most))
 
+    @property
+    def keeps_others_out(self) -> bool:
+        """No: a version is files."""
+        return False
+
+    def release(self) -> None:
+        """It holds nothing."""
+
     def at(self, version: int) -> Self | None:
         """An earlier version; None if its log or its files are gone."""
         with suppress(DeltaError, OSError, DestinationError):
