@@ -16,7 +16,7 @@ from app.common import engine, jobs, messages, source_queries
 from app.common.view import words
 from app.common.view.draft import Draft
 from app.common.view.template import toml
-from app.wizard import catalog, database, drafts, frame, kafka
+from app.wizard import catalog, database, drafts, frame, kafka, writer
 from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
@@ -61,6 +61,7 @@ def destination(draft: Draft) -> None:
         _kind(draft)
         kafka.fields(draft)
         database.fields(draft)
+        writer.fields(draft)
         frame.text(
             destination_kind.folder_label(draft),
             draft,
@@ -98,7 +99,7 @@ def _kind(draft: Draft) -> None:
     if not destination_kind.has_mirrors(draft):
         kind = destination_kind.kind_of(draft)
         is_database = kind in destination_kind.DATABASES
-        lacks = destination_kind.NOT_READ_BACK if is_database else destination_kind.WITHOUT_MIRRORS
+        lacks = destination_kind.IN_DATABASES if is_database else destination_kind.WITHOUT_MIRRORS
         st.caption(lacks.format(destination_kind.KINDS.get(kind, "They")))
 
 

@@ -133,15 +133,17 @@ def test_parquet_files_have_no_settings_of_mirrors(simulated: Console, open_page
     healthy(page)
 
 
-def _destination(simulated: Console, open_page: OpenPage, draft: str, kind: str) -> Page:
-    """The page of a new pipeline's destination on servers."""
+def _destination(
+    simulated: Console, open_page: OpenPage, draft: str, kind: str, folder: str = "Folder for files until they are sent"
+) -> Page:
+    """The page of a new pipeline's destination. folder: the label of its field."""
     page = open_page(f"{simulated.url}/new?draft={draft}&step=Connect")
     fill(page, "Pipeline name", "events")
     fill(page, "Host", "db.example.com")
     page.get_by_role("button", name="Destination", exact=True).click()
     expect(page).to_have_url(re.compile("step=Destination"))
     choose(page, "Kind", kind)
-    fill(page, "Folder for files until they are sent", "staged")
+    fill(page, folder, "staged")
     return page
 
 
@@ -149,7 +151,7 @@ def test_a_destination_in_a_database(simulated: Console, open_page: OpenPage, tm
     """A server that does not answer is named; one that does is tried. The spec has what was chosen."""
     with postgres(tmp_path) as server:
         page = _destination(simulated, open_page, "0000abd0", "PostgreSQL tables")
-        expect(page.get_by_text("PostgreSQL tables are not read back.")).to_be_visible()
+        expect(page.get_by_text("PostgreSQL tables are verified, and redumped in parts.")).to_be_visible()
         fill(page, "Server", "127.0.0.1")
         fill(page, "Its port", "1")
         fill(page, "Database", "postgres")
@@ -163,6 +165,18 @@ def test_a_destination_in_a_database(simulated: Console, open_page: OpenPage, tm
         healthy(page)
     (draft,) = [text for path in simulated.home.rglob("*.json") if "lake.{database}" in (text := path.read_text())]
     assert all(word in draft for word in ('"postgresql"', "127.0.0.1", str(server.port), "staged"))
+
+
+def test_a_destination_of_a_function(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
+    """One that is not there is named; one that can be imported is tried."""
+    page = _destination(simulated, open_page, "0000abce", "Calls of a Python function", "Destination folder")
+    fill(page, "Function", "nowhere.write")
+    expect(page.get_by_test_id("stAlert").last).to_contain_text("There is no function nowhere.write")
+    expect(page.get_by_test_id("stAlert").last).to_contain_text("Correct the function's name")
+    fill(page, "Function", "json.dumps")
+    expect(page.get_by_text("the function is there · writable")).to_be_visible()
+    page.screenshot(path=tmp_path / "function.png", full_page=True)
+    healthy(page)
 
 
 def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:

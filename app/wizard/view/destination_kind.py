@@ -5,6 +5,7 @@ from engine.spec.sink_settings import OF_MIRRORS
 
 _PATH = ("sink", "type")
 DELTA, PARQUET, KAFKA, POSTGRESQL, MYSQL, DUCKDB = "delta", "parquet", "kafka", "postgresql", "mysql", "duckdb"
+PYTHON, SPARK = "python", "spark"
 KINDS = {
     DELTA: "Delta tables",
     PARQUET: "Parquet files",
@@ -12,6 +13,8 @@ KINDS = {
     POSTGRESQL: "PostgreSQL tables",
     MYSQL: "MySQL or MariaDB tables",
     DUCKDB: "Tables in a DuckDB file",
+    PYTHON: "Calls of a Python function",
+    SPARK: "Writes of Spark",
 }
 """The values of `sink.type`, and their labels."""
 KEEPS = {
@@ -21,6 +24,8 @@ KEEPS = {
     POSTGRESQL: "the rows of each source table",
     MYSQL: "the rows of each source table",
     DUCKDB: "the rows of each source table",
+    PYTHON: "what the function makes of the changes, at least once",
+    SPARK: "what a writer of Spark makes of the changes, at least once",
 }
 DATABASES = {POSTGRESQL: 5432, MYSQL: 3306, DUCKDB: 0}
 """The kinds whose tables are in a database, and the usual ports; 0 for a file."""
@@ -53,6 +58,7 @@ CATALOG_FIELDS = {
 }
 """By type: the label of the URL, an example, and the label and the setting of the secret."""
 KAFKA_SETTINGS = ("sink", "kafka")
+WRITER_SETTINGS = ("sink", "writer")
 MESSAGES = {
     "debezium-json": "Debezium's JSON: before, after, source, op",
     "changelog-json": "changelog-json: a message for each +I, -U, +U, -D",
@@ -63,6 +69,7 @@ MESSAGES = {
 """The values of `sink.kafka.format`, and their labels."""
 FOLDER_REMEDY = "Choose another folder, or grant this user write permission."
 REMEDIES = {
+    PYTHON: "Correct the function's name in [sink.writer]. Its module must be beside the spec, or be importable here.",
     KAFKA: "Correct the brokers' addresses, or their settings in [sink.kafka]. They must be reached from this machine.",
     **dict.fromkeys(
         DATABASES,
@@ -71,14 +78,16 @@ REMEDIES = {
     ),
 }
 """What to do if a destination cannot be used, by kind."""
-ANSWERS = {KAFKA: "the brokers answer · ", **dict.fromkeys(DATABASES, "the database answers · ")}
+ANSWERS = {
+    PYTHON: "the function is there · ",
+    KAFKA: "the brokers answer · ",
+    **dict.fromkeys(DATABASES, "the database answers · "),
+}
 """What was found besides a folder that can be written, by kind."""
 WITHOUT_MIRRORS = (
     "{} have no mirrors. So there is no verification, audit, query in Explore, backup, or redump of a part of a table."
 )
-NOT_READ_BACK = (
-    "{} are not read back. So there is no verification, audit, query in Explore, backup, or redump of parts of a table."
-)
+IN_DATABASES = "{} are verified, and redumped in parts. There is no change log: no audit, query in Explore, or backup."
 _ICEBERG_LAYOUT = (
     "├── <database>/<table>                     the mirror\n"
     "├── <database>/<table>__iceberg            the same as an Iceberg table\n"
@@ -91,6 +100,11 @@ _LAYOUTS = {
         "├── <database>/<table>        the change log\n"
         "│   └── date=…/hour=…/*.parquet\n"
         "└── _manifests/<epoch>.json   what is published"
+    ),
+    **dict.fromkeys(
+        (PYTHON, SPARK),
+        "├── _progress/<database>/<table>.json   the epochs that were written\n"
+        "└── _staged/<database>/<table>          files, until they are given",
     ),
     **dict.fromkeys((KAFKA, *DATABASES), "└── _staged/<database>/<table>   files, until they are sent"),
 }
@@ -124,6 +138,8 @@ def has_mirrors(draft: Draft) -> bool:
 
 def with_kind(draft: Draft, kind: str) -> Draft:
     """The draft with a kind, without the settings that the kind has not."""
+    if kind != kind_of(draft):
+        draft = draft.put(*WRITER_SETTINGS, value=None)
     draft = draft.put(*_PATH, value=kind)
     if kind != KAFKA:
         draft = draft.put(*KAFKA_SETTINGS, value=None)

@@ -38,7 +38,7 @@ MIRRORED = {
 
 
 PLACES = {
-    **dict.fromkeys(("delta", "parquet"), ("sink", "path")),
+    **dict.fromkeys(("delta", "parquet", "python", "spark"), ("sink", "path")),
     "kafka": ("sink", "kafka", "servers"),
     **dict.fromkeys(("postgresql", "mysql"), ("sink", "database", "host")),
     "duckdb": ("sink", "database", "file"),
