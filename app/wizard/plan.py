@@ -14,6 +14,7 @@ from app.wizard.view import planning
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
+from engine.explore.declared_types import declared_types
 from engine.plan.chunks import Plan
 from engine.spec.case_folding import spec_on
 from engine.spec.settings import Spec
@@ -171,6 +172,21 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             st.session_state[pick] = next(iter(by_name))
         name = st.selectbox("Table", list(by_name), key=pick, help="Or select a row of the plan")
         _one(draft, spec, by_name[name], plans[name])
+        _types(spec, by_name[name])
+
+
+def _types(spec: Spec, table: Table) -> None:
+    """What the columns become in a database."""
+    try:
+        types = declared_types(spec, [table])
+    except TidemarkError as problem:
+        messages.error(problem)
+        return
+    if not types:
+        return
+    with st.expander(f"Types in {words.escape(types[0].place)}"):
+        rows = [{"Column": one.column, "On the source": one.source, "There": one.declared} for one in types]
+        st.dataframe(pd.DataFrame(rows), hide_index=True, alt="Types of the columns in the database")
 
 
 def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,6 +86,9 @@ def plan(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Use the server's statistics only; read no table.")
     ] = False,
+    types: Annotated[
+        bool, typer.Option("--types", help="Only the types that columns get in databases; plan nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged.
@@ -94,6 +97,7 @@ def plan(
 
     --json lists every chunk.
     """
+    from engine.explore.declared_types import declared_types, types_grid
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
@@ -108,7 +112,13 @@ def plan(
         spec = spec_on(spec, describe(connection).names)
         nulls, members = spec.source.invalid_dates == "null", members_in(directory)[0]
         tables = captured_tables(connection, spec.source.tables, members, null_dates=nulls)
-        if as_json:
+        if types:
+            declared = declared_types(spec, tables)
+            if as_json:
+                print_json({"types": [asdict(one) for one in declared]})
+            else:
+                out.print(types_grid(declared) if declared else "No destination of this pipeline is a database.")
+        elif as_json:
             for part in json_parts(connection, tables, spec, exact=not estimate):
                 sys.stdout.write(part)
         else:

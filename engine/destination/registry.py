@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.decode.schema import Table
 from engine.destination.delta.destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
 from engine.destination.parquet.destination import ParquetDestination
@@ -45,6 +46,19 @@ def tables_of(sink: Sink) -> "ReadsBack | None":
 
         return DatabaseTables(server_of(sink), sink.database.table)
     return DeltaDestination(sink).landing if sink.type == "delta" else None
+
+
+def declared_columns(sink: Sink, table: Table) -> tuple[str, list[tuple[str, str]]]:
+    """Where a table is in a database, and its columns there with their types; no columns for other destinations."""
+    if sink.database is None:
+        return "", []
+    from engine.destination.database.sql_servers import server_of
+    from engine.destination.database.table_names import place_of
+
+    server = server_of(sink)
+    place = place_of(sink.database.table, table, server.state_schema, server.longest_name)
+    columns = (server.column(column, in_key=column.name in table.key) for column in table.columns)
+    return str(place), [(column.name, column.type) for column in columns]
 
 
 def server_fault(sink: Sink, answer_s: float | None = None) -> tuple[str, str]:

@@ -5,6 +5,7 @@ queries                SQL over mirrors and change logs, a key's history, the so
                        `read_only_files`: it can only read; `query_advice`: what to do about an error
 copy_notices           that a table is not copied yet, and how far it is
 destination_sizes      files and sizes of tables: `TableMaintenance.sizes` of the destination counts them
+declared_types         the types that columns get in databases
 table_facts            what ledger and destination say of tables
 server_trial           whether the servers of a destination can be used, for a new pipeline
 """

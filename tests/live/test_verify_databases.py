@@ -123,7 +123,16 @@ def test_values_and_tables_that_cannot_be_read_are_repaired_as_the_hint_says(
     _source(server, database)
     pipeline = new_pipeline(server, database, kind=database_kind, chunk_rows=100, more=_section(database_address))
     pipeline.run("caught-up")
-    place = databases.quoted(database_kind, RULE.partition(".")[0].format(database=database), "t")
+    place = _place(database_kind, database)
+    types = json.loads(pipeline.command("plan", "--types", "--json").stdout)["types"]
+    there = databases.queried(
+        database_address,
+        f"SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{place}'::regclass AND "
+        "attnum > 0",
+    )
+    assert {one["column"]: one["declared"].replace("timestamp", "timestamp without time zone") for one in types} == (
+        dict(there)
+    )
     for damage, words in (
         (f"UPDATE {place} SET quantity = 'NaN' WHERE id = 5", "has a value in column 'quantity' that is no numeric"),
         (f"UPDATE {place} SET at = 'infinity' WHERE id = 6", "has a value in column 'at' that is no timestamp"),
