@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from engine.base import clock
-from engine.base.durable import write_atomically
+from engine.base.durable import make_folders, write_atomically
 from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
@@ -37,7 +37,7 @@ def send_command(
     to the inbox, TransientError if the bucket of the state cannot be reached, OSError.
     """
     identity = uuid.uuid4().hex[:12]
-    directory.root.mkdir(parents=True, exist_ok=True)
+    make_folders(directory.root)
     make_folder(directory.inbox)
     command = {
         formats.FIELD: formats.VERSIONS["command"],

@@ -32,7 +32,7 @@ from typing import IO, Any
 import psutil
 
 from engine.base import clock, processes
-from engine.base.durable import write_atomically
+from engine.base.durable import make_folders, sync_folder, write_atomically
 from engine.base.errors import PipelineHeldError
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_S, HEARTBEAT_STALE_S
@@ -59,7 +59,9 @@ def held(directory: Directory, *, standby: bool = False, report: Callable[[str],
 
     Raises PipelineHeldError when another runner holds it.
     """
-    directory.root.mkdir(parents=True, exist_ok=True)
+    make_folders(directory.root)
+    if not directory.ledger.exists():  # whoever made the folder: a power cut must not take it, and leave the lake
+        sync_folder(directory.root.parent)
     with directory.lock.open("a+") as file:
         if standby:
             _await(directory, file, report)

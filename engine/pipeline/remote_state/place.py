@@ -7,7 +7,7 @@
 import json
 from contextlib import suppress
 
-from engine.base.durable import write_atomically
+from engine.base.durable import make_folders, write_atomically
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
 from engine.store.folder import Folder
@@ -25,7 +25,7 @@ def note_state(directory: Directory, url: str | None) -> None:
     if url is None:
         mark.unlink(missing_ok=True)
         return
-    directory.root.mkdir(parents=True, exist_ok=True)
+    make_folders(directory.root)
     write_atomically(mark, json.dumps({"url": url}))
 
 

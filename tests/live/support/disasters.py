@@ -149,6 +149,7 @@ def older_lake(world: World) -> None:
     world.kill(runner)
     _delete(world.lake)
     copy.rename(world.lake)
+    world.gaps = True  # its change logs are older, too
 
 
 def backed_up(world: World) -> None:
