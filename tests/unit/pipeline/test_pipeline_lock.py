@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from engine.base import durable
 from engine.base.durable import write_atomically
 from engine.base.errors import PipelineHeldError
 from engine.pipeline import pipeline_lock
@@ -110,3 +111,19 @@ def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
     assert taken.is_set()
     assert read_standbys(directory) == []
     assert "elsewhere" in why[0]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_power_cut_does_not_take_the_folder_of_a_first_run(
+    tmp_path: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is synced before the run creates anything elsewhere, whoever has made it."""
+    synced = list[Path]()
+    monkeypatch.setattr(pipeline_lock, "sync_folder", synced.append)
+    monkeypatch.setattr(durable, "sync_folder", synced.append)
+    directory = Directory(tmp_path / "home" / "shop")
+    if is_there:
+        directory.root.mkdir(parents=True)
+    with held(directory):
+        assert directory.root.parent in synced
+        assert is_there or tmp_path in synced
