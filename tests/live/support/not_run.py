@@ -27,6 +27,7 @@ NOT_RUN = {
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "sql: SELECT status, count(*) FROM iceberg_scan('lake/shop/orders__iceberg') GROUP BY status;": "DuckDB 2.0 has no "
     "Iceberg extension; tests/live/test_iceberg.py reads so with 1.5",
+    "python: def write(spark, table, changes, epoch):": "tests/live/test_writers.py calls it",
     "python: import polars as pl": "Polars is not installed",
     "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, "
     "which comes from the network",
