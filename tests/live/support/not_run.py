@@ -23,6 +23,7 @@ NOT_RUN = {
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
     "tidemark watch": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "tidemark watch HOME": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
+    "tidemark verify SPEC --sink reports": "needs a database; tests/live/test_verify_databases.py has one",
     "tidemark withdraw SPEC COMMAND_ID": "needs a command that waits while no runner is alive; test_queue.py has one",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "sql: SELECT status, count(*) FROM iceberg_scan('lake/shop/orders__iceberg') GROUP BY status;": "DuckDB 2.0 has no "
