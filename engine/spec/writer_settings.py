@@ -25,7 +25,8 @@ class WriterSettings(Section):
     mode: Literal["append", "overwrite", "ignore", "error"] = "append"
     """Of `type = "spark"`: the mode of each write."""
     options: dict[str, str] = Field(default_factory=dict)
-    """Of `type = "spark"`: the writer's options. `{database}`, `{table}` and `{epoch}` stand for those of a write."""
+    """Of `type = "spark"`: the writer's options. `{database}`, `{table}` and `{epoch}` stand for those of a write,
+    `{env:NAME}` for an environment variable: options are no place for secrets."""
     _folder: Path = PrivateAttr(Path())
 
     @field_validator("function")

@@ -4,8 +4,11 @@ The contract of a function `(spark, table, changes, epoch)` stands in docs/desti
 """
 
 import importlib
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ from engine.decode.schema import TM_KIND, Table
 from engine.spark.running_session import running_session
 from engine.spec.writer_settings import WriterSettings
 
+_PLACEHOLDER = re.compile(r"\{(database|table|epoch|env:\w+)\}")
 EPOCH = "_tm_epoch"
 """The column with the number of the epoch."""
 COPY = "_tm_copy"
@@ -38,6 +42,8 @@ def function_of(settings: WriterSettings) -> Writer:
         function: Writer = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise WriterError(f"There is no function {settings.function}: {error}") from error
+    except Exception as error:  # the module is the user's
+        raise WriterError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(function):
         raise WriterError(f"{settings.function} is no function")
     return function
@@ -48,13 +54,21 @@ def spark_writer(settings: WriterSettings) -> Writer:
 
     def write(_: Any, table: str, changes: Any, epoch: int) -> None:
         database, _, name = table.partition(".")
-        options = {
-            key: value.replace("{database}", database).replace("{table}", name).replace("{epoch}", str(epoch))
-            for key, value in settings.options.items()
-        }
+        names = {"database": database, "table": name, "epoch": str(epoch)}
+        options = {key: _PLACEHOLDER.sub(partial(_value, names), value) for key, value in settings.options.items()}
         changes.write.format(settings.format).mode(settings.mode).options(**options).save()
 
     return write
+
+
+def _value(names: Mapping[str, str], placeholder: re.Match[str]) -> str:
+    """The value of a placeholder in an option. Raises WriterError."""
+    if placeholder[1] in names:
+        return names[placeholder[1]]
+    variable = placeholder[1].removeprefix("env:")
+    if (value := os.environ.get(variable)) is None:
+        raise WriterError(f"The environment variable {variable}, which an option names, is not set")
+    return value
 
 
 class Writes:
