@@ -186,7 +186,9 @@ def _types(spec: Spec, table: Table) -> None:
         return
     with st.expander(f"Types in {words.escape(types[0].place)}"):
         rows = [{"Column": one.column, "On the source": one.source, "There": one.declared} for one in types]
-        st.dataframe(pd.DataFrame(rows), hide_index=True, alt="Types of the columns in the database")
+        st.dataframe(
+            pd.DataFrame(rows), hide_index=True, placeholder=words.NOTHING, alt="Types of the columns in the database"
+        )
 
 
 def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> None:
