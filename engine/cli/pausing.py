@@ -40,12 +40,12 @@ def _pausing(
     snapshot: bool,
     as_json: bool,
 ) -> None:
+    from engine.spec.further_sinks import sink_named
+
     if sink:
         if snapshot or table:
             raise SpecError("Name sinks, tables or the snapshot: one of them.", detail="Nothing was changed.")
         spec = opened(spec_file)[0]
-        from engine.spec.further_sinks import sink_named
-
         names = [sink_named(spec.sink, spec.sinks, name).name for name in sink]
         send(spec_file, verb, {"sinks": names}, reason, as_json=as_json)
         return

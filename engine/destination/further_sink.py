@@ -274,7 +274,7 @@ class FurtherSink:
                 self._wait(_LOOK_S)
                 if self._failure is None:
                     self._report(self.name, None)
-            again_s = 0.0 if self.pace.is_hurried else _AGAIN_S
+            again_s = 0.0 if self.pace.must_try() else _AGAIN_S
             if self._failure is not None and clock.monotonic_s() - opened_s > again_s:
                 raise self._failure  # tables that failed alone get another attempt
 

@@ -29,18 +29,17 @@ class SinkPace:
         """End a rest."""
         self._again.set()
 
-    @property
-    def is_hurried(self) -> bool:
-        """Whether somebody wants it to try again. Once."""
-        hurried = self._again.is_set()
+    def must_try(self) -> bool:
+        """Whether `try_again` was called since the last call of this."""
+        again = self._again.is_set()
         self._again.clear()
-        return hurried
+        return again
 
     def rest(self, seconds: float, end: threading.Event) -> bool:
         """Wait before the next try, and while it is paused. Returns whether `end` came."""
         until_s = clock.monotonic_s() + seconds
-        while self.is_paused or (clock.monotonic_s() < until_s and not self.is_hurried):
-            if end.wait(min(_LOOK_S, max(until_s - clock.monotonic_s(), 0.05))):
+        while self.is_paused or (clock.monotonic_s() < until_s and not self.must_try()):
+            if end.wait(_LOOK_S):
                 return True
         return end.is_set()
 

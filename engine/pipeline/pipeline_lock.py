@@ -61,7 +61,8 @@ def held(directory: Directory, *, standby: bool = False, report: Callable[[str],
     """
     make_folders(directory.root)
     if not directory.ledger.exists():  # whoever made the folder: a power cut must not take it, and leave the lake
-        sync_folder(directory.root.parent)
+        with suppress(PermissionError):  # it belongs to somebody else, who may not let it be opened
+            sync_folder(directory.root.parent)
     with directory.lock.open("a+") as file:
         if standby:
             _await(directory, file, report)

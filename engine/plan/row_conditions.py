@@ -26,7 +26,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A column with one of these values, none of which is NULL."""
+    """A column whose value is in a list. The list has no NULL."""
 
     column: str
     values: pa.ChunkedArray

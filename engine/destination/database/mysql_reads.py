@@ -11,6 +11,7 @@ from engine.base.errors import DestinationError, TidemarkError, TransientError
 from engine.base.store_errors import StoreAwayError
 from engine.decode.arrow_schema import image_schema
 from engine.decode.result_rows import check_types, decode_rows
+from engine.decode.schema import Column, Table
 from engine.destination.database.sql_literals import hexadecimal, plain, quoted
 from engine.destination.database.sql_server import DatabaseSession, StoredColumn, TablePlace, text
 from engine.source.catalog import read_table
@@ -19,7 +20,7 @@ from engine.source.packets import prepare
 
 
 class MysqlReads:
-    """Rows by prepared statements (`sql_server.TableReads`). connection: of a session."""
+    """Rows by prepared statements (`sql_server.TableReads`)."""
 
     def require_there(self) -> None:
         """A login says it."""
@@ -55,8 +56,7 @@ class MysqlReads:
         doing = f"Reading {place}"
         try:
             stored = read_table(connection, place.schema, place.name)
-            by_name = {one.name.casefold(): one for one in stored.columns}
-            wanted = tuple(by_name[column.name.casefold()] for column in columns)
+            wanted = _columns_of(stored, columns)
             schema = image_schema(replace(stored, columns=wanted))
             names = ", ".join(quote(one.name) for one in wanted)
             statement = prepare(
@@ -69,8 +69,6 @@ class MysqlReads:
                 rows = pa.Table.from_batches([batch]).cast(schema)
                 yield _with_lists(rows.rename_columns([column.name for column in columns]), lists)
             statement.close()
-        except KeyError as error:
-            raise DestinationError(f"The table {place} has lost its column {error}.") from error
         except DestinationError:
             raise
         except TransientError as error:
@@ -86,6 +84,14 @@ class MysqlReads:
                 f"= {text(place.schema)} AND TABLE_NAME = {text(place.name)}"
             )[0][0]
         )
+
+
+def _columns_of(stored: Table, columns: Sequence[StoredColumn]) -> tuple[Column, ...]:
+    """The columns as the server has them now. Raises DestinationError for one that is gone."""
+    by_name = {one.name.casefold(): one for one in stored.columns}
+    if missing := [one.name for one in columns if one.name.casefold() not in by_name]:
+        raise DestinationError(f"The table {stored.full_name} has lost its column {missing[0]}.")
+    return tuple(by_name[one.name.casefold()] for one in columns)
 
 
 def _with_lists(rows: pa.Table, lists: Collection[str]) -> pa.Table:

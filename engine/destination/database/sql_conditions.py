@@ -13,7 +13,7 @@ _NOTHING, _EVERYTHING = "1 = 0", "1 = 1"
 def where_of(
     condition: RowCondition, quoted: Callable[[str], str], literals: Callable[[pa.ChunkedArray], pa.ChunkedArray]
 ) -> str:
-    """The condition of a WHERE. quoted: of names. literals: of values, none of which is NULL."""
+    """The condition of a WHERE clause. quoted: quotes a name. literals: writes values, without NULL, as SQL."""
 
     def joined(parts: list[str], word: str, without: str) -> str:
         return f"({f' {word} '.join(parts)})" if parts else without

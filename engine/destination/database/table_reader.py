@@ -1,7 +1,7 @@
 """Reads a table of a database back: for verification, redumps in parts, and sinks that join.
 
 Each version is what one transaction sees (`table_version`), with the epochs that it has by Tidemark's own tables in
-there. Which pipeline has made the table is told by its place, which no other has.
+there. The records of the pipeline whose table is in this place count: no other has a table there.
 """
 
 import json
@@ -139,9 +139,12 @@ class DatabaseReader:
         """Why the table cannot be read: it is gone, or the server does not answer."""
         with suppress(IncompleteMirrorError):
             try:
-                return "" if self.mirror() is not None else f"{self.place} was never made by this pipeline"
+                version = self.mirror()
             except (TidemarkError, OSError) as error:
                 return str(error).strip().rstrip(".")
+            if version is None:
+                return f"{self.place} was never made by this pipeline"
+            version.release()
         return ""
 
     def log_defect(self) -> str:

@@ -359,7 +359,7 @@ def mirrors_of(spec: Spec, captured: CapturedTables, name: str, sink: str) -> tu
         raise SpecError(
             f"The tables of sink {sink} are not read back.",
             detail="Nothing was read.",
-            hint="Redump without --sink: every destination gets the rows.",
+            hint='Redump without "sink" in the request: every destination gets the rows.',
         )
     further = tables.reader(captured.tables[name])
     return (further,) if isinstance(first, NoMirror) else (first, further)
