@@ -23,12 +23,13 @@ from engine.decode.schema import TM_REDUMP, TM_TS
 from engine.history import chunk_queries, redumps, series, table_queries
 from engine.pipeline.directory import Directory
 from engine.spec import settings
+from engine.spec.sink_settings import TableFormat, require_format, table_formats_of
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table
     from engine.explore.queries import QueryResult
 
-_SQL, _ANSWER, _AT, _LIFE = "sql", "answer", "as it was at", "life of a row"
+_SQL, _ANSWER, _AT, _LIFE, _FORMAT = "sql", "answer", "as it was at", "life of a row", "format"
 _STEPS = 50
 """Steps of a row's life that are drawn."""
 
@@ -59,18 +60,21 @@ class Life:
 WAYS = ("SQL", "One key through time", "As the source was at")
 
 
-def ask(where: Directory, tables: list["Table"], sql: str, *question: object) -> None:
-    """Run a query and keep the answer in the session. question: what was chosen on the page."""
+def ask(where: Directory, tables: list["Table"], sql: str, *question: object, in_step: bool = False) -> None:
+    """Run a query and keep the answer in the session. question: what was chosen on the page. in_step: of a landing."""
     from engine.explore.copy_notices import copy_notices
     from engine.explore.queries import answer, landing_of, named_in
 
     try:
         with st.spinner("Reading the destination", show_time=True):
-            sink = settings.load(where.spec).sink
+            sink, table_format = settings.load(where.spec).sink, _table_format()
             sink.require_mirrors("Explore")
-            notices = copy_notices(where, [table.full_name for table in named_in(sql, tables)])
-            result = answer(landing_of(sink), tables, sql)
-        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, result, tuple(notices))
+            named_tables = named_in(sql, tables)
+            for table in named_tables:
+                require_format(sink, table_format, table.database, table.name)
+            notices = copy_notices(where, [table.full_name for table in named_tables])
+            result = answer(landing_of(sink, table_format, in_step=in_step), tables, sql)
+        st.session_state[_ANSWER] = KeptAnswer((where.root.name, table_format, *question), sql, result, tuple(notices))
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
@@ -79,7 +83,13 @@ def ask(where: Directory, tables: list["Table"], sql: str, *question: object) ->
 def _current_answer(where: Directory, *question: object) -> KeptAnswer | None:
     """The answer to what is chosen on the page now; None if it was not asked."""
     kept_answer: KeptAnswer | None = st.session_state.get(_ANSWER)
-    return kept_answer if kept_answer is not None and kept_answer.question == (where.root.name, *question) else None
+    asked_on_page = where.root.name, _table_format(), *question
+    return kept_answer if kept_answer is not None and kept_answer.question == asked_on_page else None
+
+
+def _table_format() -> TableFormat:
+    """Whose readers' view is queried."""
+    return "iceberg" if st.session_state.get(_FORMAT) == "iceberg" else "delta"
 
 
 def draw_answer(where: Directory, *question: object) -> None:
@@ -242,7 +252,7 @@ def _draw_life(where: Directory, table: "Table", key_on_page: tuple[str, ...] | 
 
 def by_time(where: Directory, tables: list["Table"], table: "Table") -> None:
     """The state of the table at a time."""
-    from engine.explore.queries import as_of_sql, await_published, merged_seq
+    from engine.explore.queries import as_of_sql, await_published, landing_of, merged_seq
 
     if not table.key:
         messages.nothing("This table has no key", "Its state at a time cannot be computed from the change log alone.")
@@ -267,11 +277,11 @@ def by_time(where: Directory, tables: list["Table"], table: "Table") -> None:
             with st.spinner("Waiting for the destination to catch up with the ledger", show_time=True):
                 sink = settings.load(where.spec).sink
                 await_published(where, sink, table)
-                sql = as_of_sql(table, at, merged_seq(where, sink, table))
+                sql = as_of_sql(table, at, merged_seq(where, landing_of(sink, _table_format(), in_step=True), table))
         except TidemarkError as problem:
             messages.error(problem)
             return
-        ask(where, tables, sql, table, at)
+        ask(where, tables, sql, table, at, in_step=True)
     draw_answer(where, table, at)
 
 
@@ -298,6 +308,27 @@ def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
     return instant
 
 
+def _choose_format(where: Directory) -> None:
+    """Whose readers' view is queried, if the tables have several formats."""
+    try:
+        formats = table_formats_of(settings.load(where.spec).sink)
+    except TidemarkError:
+        return  # a query says so
+    if "iceberg" not in formats:
+        st.session_state.pop(_FORMAT, None)
+        return
+    selection.default(_FORMAT, "delta")
+    st.segmented_control(
+        "As readers of",
+        formats,
+        key=_FORMAT,
+        bind="query-params",
+        required=True,
+        format_func=str.capitalize,
+        help="The files are the same. Which of them a table has, and which rows are deleted, each format says itself.",
+    )
+
+
 def page() -> None:
     """The page."""
     where = page_head.pipeline("Explore", "Here you can query published tables.")
@@ -321,7 +352,7 @@ def page() -> None:
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     with left:
         name = selection.table(list(by_name), usual=next(iter(by_name)))
-    with right:
+    with right, st.container(horizontal=True, vertical_alignment="bottom"):
         selection.default("way", "SQL")
         way = st.segmented_control(
             "Ask by",
@@ -331,6 +362,7 @@ def page() -> None:
             required=True,
             help=meaning.of("mirror", "change log", "change"),
         )
+        _choose_format(where)
     if name is None:
         messages.nothing("Choose a table", "The table in the address is not published by this pipeline.")
         return

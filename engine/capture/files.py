@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from engine.base.durable import discarding, naming
 from engine.base.errors import MissingFilesError
 from engine.base.wording import are_gone
+from engine.decode.field_ids import with_field_ids
 from engine.decode.schema import TM_TS
 from engine.store.folder import FileEntry, Folder, Upload
 from engine.store.lookup import find_all
@@ -114,7 +115,7 @@ class FileWriter:
         with self._naming():
             return pq.ParquetWriter(
                 self._upload.sink,
-                self._schema,
+                with_field_ids(self._schema),
                 compression=COMPRESSION,
                 compression_level=COMPRESSION_LEVEL,
                 use_dictionary=_repeating(rows),

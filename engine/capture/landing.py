@@ -4,6 +4,7 @@ A destination decides both (`destination.destination_protocol`). What only some 
 own; one that cannot lacks the method:
 
     ReadsBack       the tables can be read back: their rows, or their changes in order
+    ReadsFormats    the tables can be read back as other readers of another format see them
     StagesFiles     the files become part of no table, so those that every destination has applied are deleted
 
 Readers are sent to Spark tasks, so they can be pickled.
@@ -20,6 +21,7 @@ from engine.base.errors import DestinationError, is_disk_full
 from engine.capture.files import DataFile
 from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TS, Table
 from engine.plan.row_conditions import RowCondition
+from engine.spec.sink_settings import TableFormat
 from engine.store.folder import Folder
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
@@ -130,6 +132,15 @@ class OrderedChanges(Protocol):
 class IncompleteMirrorError(DestinationError):
     """A new copy of the table is being written; its rows cannot be read back before it is complete."""
 
+    why = "its mirror does not have the last copy yet"
+    """What is missing, as a clause."""
+
+
+class FormatBehindError(IncompleteMirrorError):
+    """Another format of the table does not have yet what the table has."""
+
+    why = "the other format of its mirror does not have the last versions yet"
+
 
 class MirrorReader(Protocol):
     """Reads one table of a destination back."""
@@ -193,6 +204,17 @@ class ReadsBack(Protocol):
 
     def reader(self, table: Table) -> MirrorReader:
         """Reads a table back."""
+
+
+@runtime_checkable
+class ReadsFormats(Protocol):
+    """A landing of a destination whose tables can be read in another format."""
+
+    def in_format(self, table_format: TableFormat, *, in_step: bool = False) -> "Landing":
+        """The landing whose readers read that format.
+
+        in_step: whether the newest version is read only once it has what the table has now.
+        """
 
 
 @runtime_checkable

@@ -36,6 +36,9 @@ def read(
         Path | None, typer.Option("--out", help="The file to write; by default, standard output.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of rows.")] = None,
+    table_format: Annotated[
+        str, typer.Option("--table-format", help="Which readers see it: those of delta, or those of iceberg.")
+    ] = "delta",
 ) -> None:
     """Print the rows of a published table, unordered. Works for every mirror, while the pipeline runs.
 
@@ -44,11 +47,18 @@ def read(
     In CSV, NULL is an empty field and an empty text is "". Binary values are hexadecimal, lists are JSON.
     """
     from engine.explore.reading import opened as opened_table
+    from engine.spec.sink_settings import TABLE_FORMATS
 
     if form not in FORMATS:
         raise SpecError(f"--format is {form}.", detail="Nothing was read.", hint=f"Give one of {', '.join(FORMATS)}.")
+    if table_format not in TABLE_FORMATS:
+        raise SpecError(
+            f"--table-format is {table_format}.",
+            detail="Nothing was read.",
+            hint=f"Give one of {', '.join(TABLE_FORMATS)}.",
+        )
     spec, directory = opened(spec_file)
-    reading = opened_table(spec, directory, table, _time(as_of) if as_of else None)
+    reading = opened_table(spec, directory, table, _time(as_of) if as_of else None, table_format)
     if reading.notice:
         err.print(reading.notice, style="yellow", markup=False)
     if out_file is None:

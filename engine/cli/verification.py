@@ -29,7 +29,7 @@ from engine.cli.command import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.verify.verdicts import TableResult
+    from engine.verify.verdicts import Level, TableResult
 
 _SHOWN = 20
 
@@ -54,7 +54,11 @@ def verify(
     ] = "rows",
     form: Annotated[
         str,
-        typer.Option("--format", help="both: also compare the Iceberg tables with the Delta tables, file by file."),
+        typer.Option(
+            "--format",
+            help="iceberg: compare the rows that readers of Iceberg see. both: those of Delta; and files and deleted "
+            "rows of each Iceberg table with the Delta table.",
+        ),
     ] = "delta",
     sink: Annotated[
         str, typer.Option("--sink", help="Compare a further sink, by its name. By default, the first destination.")
@@ -83,21 +87,19 @@ def verify(
     from engine.base.allocators import return_freed_memory
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
-    from engine.verify.format_agreement import FORMATS, compare_formats
+    from engine.verify.format_agreement import compare_formats
     from engine.verify.repair import Repair
     from engine.verify.report import report_of, write_report
     from engine.verify.scope import scope_of
-    from engine.verify.verdicts import LEVELS, worst
+    from engine.verify.verdicts import worst
     from engine.verify.verifier import Verifier
 
     return_freed_memory()
     spec, directory = opened(spec_file)
-    chosen = LEVELS.get(level)
-    if chosen is None:
-        raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
-    if form not in FORMATS:
-        raise SpecError(f"--format {form} is not known.", hint=f"Known: {', '.join(FORMATS)}.")
-    verifier, started = Verifier(spec, directory, sink=sink), clock.utc_text()
+    chosen = _level(level)
+    _check_format(form, repair=repair, sink=sink)
+    verifier = Verifier(spec, directory, sink=sink, table_format="iceberg" if form == "iceberg" else "delta")
+    started = clock.utc_text()
     try:
         arguments = arguments_of(stored(spec, directory, table or []), chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
@@ -112,7 +114,7 @@ def verify(
     finally:
         verifier.close()
     names = list(dict.fromkeys(result.table for result in results))
-    if not sink:
+    if not sink and form != "iceberg":
         report_verified(spec, directory, names)
     formats = compare_formats(spec, directory, verifier.committed.state(), names) if form == "both" else []
     if report is not None:
@@ -125,6 +127,28 @@ def verify(
             out.print(sentence, style="red" if one.differs else "", markup=False)
     code = _exit_code(first_results, results, strict=strict)
     raise typer.Exit(DifferencesFoundError.exit_code if any(one.differs for one in formats) else code)
+
+
+def _level(name: str) -> "Level":
+    from engine.verify.verdicts import LEVELS
+
+    level = LEVELS.get(name)
+    if level is None:
+        raise SpecError(f"--level {name} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
+    return level
+
+
+def _check_format(form: str, *, repair: bool, sink: str) -> None:
+    from engine.verify.format_agreement import FORMATS
+
+    if form not in FORMATS:
+        raise SpecError(f"--format {form} is not known.", hint=f"Known: {', '.join(FORMATS)}.")
+    if form == "iceberg" and (repair or sink):
+        raise SpecError(
+            f"--format iceberg cannot be combined with --{'repair' if repair else 'sink'}.",
+            detail="Nothing was compared.",
+            hint="The Iceberg tables follow the Delta tables of the first destination. Repair those, without --format.",
+        )
 
 
 def _apart(log: Path, run: "Callable[[], object]") -> None:

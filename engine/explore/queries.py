@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.base.wording import listing
-from engine.capture.landing import Landing, TableVersion, VersionFiles, reader_of
+from engine.capture.landing import Landing, ReadsFormats, TableVersion, VersionFiles, reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGED_SEQ
@@ -34,7 +34,7 @@ from engine.explore.read_only_files import ReadOnlyFiles
 from engine.ledger.records import NOTHING
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.spec.sink_settings import Sink
+from engine.spec.sink_settings import Sink, TableFormat
 
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""
@@ -75,9 +75,10 @@ def published_tables(directory: Directory) -> list[Table]:
     )
 
 
-def landing_of(sink: Sink) -> Landing:
-    """Where a pipeline's tables are read."""
-    return destination_of(sink).landing
+def landing_of(sink: Sink, table_format: TableFormat = "delta", *, in_step: bool = False) -> Landing:
+    """Where a pipeline's tables are read, in one of their formats. in_step: as of `ReadsFormats`."""
+    landing = destination_of(sink).landing
+    return landing.in_format(table_format, in_step=in_step) if isinstance(landing, ReadsFormats) else landing
 
 
 def await_published(directory: Directory, sink: Sink, table: Table, timeout_s: float = 30.0) -> None:
@@ -244,14 +245,14 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
     )
 
 
-def merged_seq(directory: Directory, sink: Sink, table: Table) -> int:
+def merged_seq(directory: Directory, landing: Landing, table: Table) -> int:
     """The `_tm_seq` up to which the table's change log is merged into its mirror.
 
     `as_of_sql` needs it; -1 before the first merge.
     """
     state = Ledger(directory.ledger).state
     assert state is not None
-    mirror = reader_of(landing_of(sink), table).mirror()
+    mirror = reader_of(landing, table).mirror()
     return -1 if mirror is None else mirror.transaction(state.owner.transaction(MERGED_SEQ))
 
 

@@ -26,6 +26,7 @@ from engine.pipeline.remote_state.operator_copy import refresh
 from engine.pipeline.remote_state.place import note_state
 from engine.pipeline.remote_state.spec_url import local_spec
 from engine.spec.settings import Spec, load
+from engine.spec.sink_settings import TableFormat, require_format
 
 _LOG = "__changes"
 
@@ -77,27 +78,37 @@ class VersionRows:
         return pa.concat_tables([self.schema.empty_table(), *self.batches(limit)])
 
 
-def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: int | None = None) -> pa.Table:
+def read(
+    spec: str | Path,
+    table: str,
+    *,
+    as_of: datetime | None = None,
+    limit: int | None = None,
+    table_format: TableFormat = "delta",
+) -> pa.Table:
     """The rows of a table of a pipeline as Arrow: `read("shop.toml", "shop.orders")`.
 
     Those of its change log: `"shop.orders__changes"`.
 
-    as_of: the table as readers saw it at that time; without a time zone, in UTC. A table that is not copied yet lacks
-    rows, or has none: a UserWarning says so, and how far the copy is. Raises SpecError for a table that the pipeline
-    does not have, or that did not exist then; DestinationError for one that cannot be read.
+    as_of: the table as readers saw it at that time; without a time zone, in UTC. table_format: whose readers. A table
+    that is not copied yet lacks rows, or has none: a UserWarning says so, and how far the copy is. Raises SpecError for
+    a table that the pipeline does not have, that did not exist then, or that is not published in the format;
+    DestinationError for one that cannot be read.
     """
     spec_file = local_spec(Path(spec))
     loaded = load(spec_file)
     directory = directory_of(spec_file, loaded.name)
     note_state(directory, loaded.state)
     refresh(directory)
-    rows = opened(loaded, directory, table, as_of)
+    rows = opened(loaded, directory, table, as_of, table_format)
     if rows.notice:
         warnings.warn(rows.notice, stacklevel=2)
     return rows.table(limit)
 
 
-def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> VersionRows:
+def opened(
+    spec: Spec, directory: Directory, name: str, as_of: datetime | None = None, table_format: TableFormat = "delta"
+) -> VersionRows:
     """The newest version of a table, or that of a time.
 
     name: with `__changes` at its end, the change log. Raises as `read`.
@@ -110,7 +121,10 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
             detail="Nothing was read.",
             hint=unbegun.stopped.hint if unbegun.stopped else "`tidemark status SPEC` says how far it is.",
         )
-    reading = reading_of(landing_of(spec.sink), published_tables(directory), name, as_of)
+    tables = published_tables(directory)
+    named_table, _ = _named(name, tables)
+    require_format(spec.sink, table_format, named_table.database, named_table.name)
+    reading = reading_of(landing_of(spec.sink, table_format), tables, name, as_of)
     if state is None or (table_state := state.tables.get(name) or state.tables.get(table)) is None:
         return reading
     return replace(reading, notice=copy_notice(name, table_state, changes=name not in state.tables))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,6 +28,7 @@ Merging = Literal["copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror."""
 TableFormat = Literal["delta", "iceberg"]
 """A format that a table can be read in."""
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 IcebergVersion = Literal["v2", "v3"]
 OF_MIRRORS = (
     "mirror",
@@ -307,6 +308,22 @@ class Sink(Section):
     def files_retention_s(self) -> float:
         """`files_retention` in seconds."""
         return period_s(self.files_retention)
+
+
+def table_formats_of(sink: Sink) -> tuple[TableFormat, ...]:
+    """The formats that some table can be read in."""
+    chosen = {*sink.formats, *(one for rules in sink.tables.values() for one in rules.formats or ())}
+    return tuple(one for one in TABLE_FORMATS if one in chosen) if sink.has_mirrors else ()
+
+
+def require_format(sink: Sink, table_format: TableFormat, database: str, table: str) -> None:
+    """Raises SpecError if a table is not published in a format."""
+    if table_format == "iceberg" and sink.iceberg_version(database, table) is None:
+        raise SpecError(
+            f"{database}.{table} is not published as an Iceberg table.",
+            detail="Nothing was read.",
+            hint='Publish it: formats = ["delta", "iceberg"] in [sink], or for the table. Then start the pipeline.',
+        )
 
 
 def require_same_everywhere(state: str, sinks: Iterable[Sink], spec_file: Path) -> None:

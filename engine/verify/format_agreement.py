@@ -13,7 +13,8 @@ from engine.ledger.state import State
 from engine.pipeline.directory import Directory
 from engine.spec.settings import Spec
 
-FORMATS = ("delta", "both")
+FORMATS = ("delta", "iceberg", "both")
+"""What `verify --format` takes."""
 
 
 @dataclass(frozen=True)

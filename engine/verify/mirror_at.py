@@ -141,7 +141,7 @@ def _newest(reader: MirrorReader) -> TableVersion:
     try:
         mirror = reader.mirror()
     except IncompleteMirrorError as error:
-        raise Incomparable("lagging", "its mirror does not have the last copy yet") from error
+        raise Incomparable("lagging", error.why) from error
     if mirror is None:
         raise Incomparable("unverifiable", "it has no mirror")
     return mirror

@@ -41,7 +41,7 @@ from engine.plan.chunks import WHOLE
 from engine.source.catalog import check_not_hidden, read_table
 from engine.spec.further_sinks import sink_named
 from engine.spec.settings import Spec
-from engine.spec.sink_settings import is_read_back
+from engine.spec.sink_settings import TableFormat, is_read_back
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
@@ -50,7 +50,7 @@ from engine.verify.recorded import Recorder
 from engine.verify.rows import differences_of, keep_differences
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
-from engine.verify.sink_tables import TablesOfSink
+from engine.verify.sink_tables import TablesOfFormat, TablesOfSink
 from engine.verify.source_rows import SourceRows, scratch
 from engine.verify.source_session import SourceSession
 from engine.verify.table_check import NumberedRange, TableCheck
@@ -72,22 +72,31 @@ class Verifier:
         ended: Callable[[], bool] = lambda: False,
         committed: CommittedEpochs | None = None,
         sink: str = "",
+        table_format: TableFormat = "delta",
     ) -> None:
         """ended: whether to abandon the comparison. sink: the further sink that is compared; "" for the first one.
 
-        Raises SpecError for a sink that the spec does not have, or whose tables cannot be read back.
+        table_format: whose readers' rows are compared. Raises SpecError for a sink that the spec does not have, whose
+        tables cannot be read back, or that has no such format.
         """
         self._spec = spec
         self._sink = sink_named(spec.sink, spec.sinks, sink)
-        self._is_first = not sink
+        self._is_recorded = not sink and table_format == "delta"
         self._directory = directory
         self._ended = ended
         self.committed = committed or CommittedEpochs(directory.ledger, sink)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._destination = destination_of(spec.sink)
         self._captured = CapturedTables(spec, self._destination.landing)
-        self._tables = self._captured if self._is_first else TablesOfSink(self._sink, self._captured)
+        self._tables = self._tables_of(sink, table_format)
         self._session = SourceSession(spec)
+
+    def _tables_of(self, sink: str, table_format: TableFormat) -> CapturedTables | TablesOfSink | TablesOfFormat:
+        if sink:
+            return TablesOfSink(self._sink, self._captured)
+        if table_format != "delta":
+            return TablesOfFormat(self._sink, self._destination.landing, table_format, self._captured)
+        return self._captured
 
     def close(self) -> None:
         """Close the connection and delete temporary files."""
@@ -113,9 +122,9 @@ class Verifier:
     def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
         """Record a result in the pipeline's directory, and differences that were not known in the destination.
 
-        That of a further sink is not: what is recorded is about the first one.
+        That of a further sink or another format is not: what is recorded is about the tables of the first one.
         """
-        if not self._is_first:
+        if not self._is_recorded:
             return
         recorded = read_details(self._directory, result.table).differences
         before = [replace(one, cause="", chunk=None) for one in recorded]

@@ -61,7 +61,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     (table,) = published_tables(directory)
     await_published(directory, sink, table)
     for at, rows in were:
-        sql = as_of_sql(table, at, merged_seq(directory, sink, table))
+        sql = as_of_sql(table, at, merged_seq(directory, landing_of(sink), table))
         shown = answer(landing_of(sink), [table], sql).rows
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"

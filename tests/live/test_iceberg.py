@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +18,13 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyroaring import BitMap
 
+from engine.base.errors import DestinationError
 from engine.destination.delta.log.deletion_vectors import framed
 from engine.destination.iceberg.changes import NewFile, Vector, VersionChange
 from engine.destination.iceberg.table import IcebergTable, TableOrigin
+from engine.explore.queries import answer, as_of_sql, landing_of, merged_seq, published_tables
+from engine.explore.reading import read
+from engine.pipeline.directory import Directory
 from engine.spec.settings import load
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
@@ -71,8 +76,8 @@ def _assert_same(pipeline: Pipeline, tables: Sequence[str], properties: dict[str
         newest.append(own)
         assert own.num_rows == rows_at(delta).num_rows
         count += len(versions)
-    for reader, read in iceberg_rows_by_reader(*(iceberg.url for _, iceberg in pairs)).items():
-        for (delta, _), rows, expected in zip(pairs, read, newest, strict=True):
+    for reader, tables_read in iceberg_rows_by_reader(*(iceberg.url for _, iceberg in pairs)).items():
+        for (delta, _), rows, expected in zip(pairs, tables_read, newest, strict=True):
             assert _sorted(rows, expected.schema).equals(expected), f"{reader} reads {delta.url} differently"
     return count
 
@@ -116,6 +121,50 @@ def test_every_type_key_and_change_of_columns(
     formats = json.loads(verified.stdout)["formats"]
     assert len(formats) == 2 * len(tables)
     assert all(not one["differences"] and one["format"] == f"Iceberg {iceberg}" for one in formats)
+    assert _verdicts(pipeline, 0) == ["verified"] * len(tables)
+
+
+def _verdicts(pipeline: Pipeline, exit_code: int) -> list[str]:
+    """Of the rows that readers of Iceberg see."""
+    verified = pipeline.command("verify", "--format", "iceberg", "--json")
+    assert verified.returncode == exit_code, verified.stdout + verified.stderr
+    return [one["verdict"] for one in json.loads(verified.stdout)["tables"]]
+
+
+@pytest.mark.parametrize("iceberg", ["v3", "v2"])
+def test_commands_read_what_readers_of_iceberg_see(
+    server: Server, database: str, new_pipeline: PipelineFactory, iceberg: str
+) -> None:
+    """While the source changes; as of a time; and when Iceberg alone has lost what is deleted."""
+    seed_table(server, database, "orders", 500, binlog=False)
+    sink = f'{BOTH}iceberg = "{iceberg}"'
+    pipeline = new_pipeline(server, database, merge=0.3, poll=0.2, sink=sink, mirror="merge_on_read")
+    name = f"{database}.orders"
+    with Workload(server, database, "orders", 1, rate=100) as load_:
+        runner = pipeline.start_streaming()
+        pipeline.wait_for(lambda: load_.committed > 100, runner)
+        pipeline.wait_for((pipeline.folder / "lake" / database / "orders__iceberg" / "metadata").exists, runner)
+        assert _verdicts(pipeline, 0) == ["verified"]
+        at = datetime.now(UTC)
+        load_.stop()
+    pipeline.finish(runner)
+    newest, earlier = (read(pipeline.spec, name, table_format="iceberg", as_of=one) for one in (None, at))
+    assert_equal(source_table(server, database, "orders"), newest)
+    assert earlier.sort_by("id").equals(read(pipeline.spec, name, as_of=at).select(earlier.schema.names).sort_by("id"))
+    sink_settings, directory = load(pipeline.spec).sink, Directory(pipeline.home)
+    (table,) = [one for one in published_tables(directory) if one.full_name == name]
+    landing = landing_of(sink_settings, "iceberg", in_step=True)
+    now_sql = as_of_sql(table, datetime.now(UTC), merged_seq(directory, landing, table))
+    for sql in (f"SELECT * FROM {database}.orders", now_sql):
+        assert_equal(source_table(server, database, "orders"), answer(landing, [table], sql).rows)
+    for pattern in ("*.puffin", "*-deletes.parquet"):
+        for path in (pipeline.folder / "lake" / database / "orders__iceberg" / "metadata").glob(pattern):
+            path.unlink()
+    refused = pipeline.command("read", name, "--table-format", "iceberg")
+    assert refused.returncode == DestinationError.exit_code, refused.stdout + refused.stderr
+    assert "cannot be read" in refused.stderr
+    assert _verdicts(pipeline, 0) == ["unverifiable"]
+    assert pipeline.command("read", name).returncode == 0
 
 
 def _assert_positions(pipeline: Pipeline, table: str) -> None:

@@ -1,10 +1,13 @@
-"""Reads Iceberg tables without Tidemark's code: by pyiceberg."""
+"""Reads Iceberg tables: by pyiceberg, without Tidemark's code, and by the reader of commands and the console."""
 
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
+from engine.capture.landing import TableVersion
+from engine.destination.delta.formats.iceberg_reader import IcebergMirror, IcebergReader
+from engine.destination.delta.read.delta_reader import DeltaReader
 from engine.destination.iceberg.table import POINTER, metadata_name
 from engine.store.folder import Folder
 
@@ -22,3 +25,15 @@ def snapshots(table: StaticTable) -> Iterator[tuple[int, pa.Table]]:
         assert snapshot.summary is not None
         version = int(snapshot.summary.additional_properties["tidemark.version"])
         yield version, table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
+def read_by_us(delta_folder: Folder) -> IcebergMirror:
+    """The newest snapshot of the Iceberg table of a Delta table, once it has what the Delta table has."""
+    version = IcebergReader(DeltaReader(delta_folder, delta_folder), in_step=True).mirror()
+    assert version is not None
+    return version
+
+
+def all_rows(version: TableVersion) -> pa.Table:
+    """The rows and columns of a version."""
+    return pa.concat_tables([version.schema.empty_table(), *version.batches(version.schema.names)])

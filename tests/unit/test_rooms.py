@@ -97,7 +97,7 @@ ROOMS: dict[str, set[str]] = {
 """The rooms that each room may import besides `base`. Every room may import `engine` itself, for its version."""
 WRONG_READERS = {"to_pyarrow_table", "to_pyarrow_dataset", "to_pandas"}
 RIGHT_READS = {
-    ("engine/destination/delta/read/delta_rows.py", "to_pyarrow_dataset"),  # of tables without deletion vectors
+    ("engine/destination/delta/read/file_rows.py", "to_pyarrow_dataset"),  # of tables without deletion vectors
     ("app/screens/explore.py", "to_pandas"),  # of an Arrow table
 }
 INNER: dict[str, dict[str, set[str]]] = {

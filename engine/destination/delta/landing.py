@@ -1,63 +1,14 @@
 """Where readers put files for a Delta destination, in place, and how its tables are read back."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 
-from engine.capture.landing import Commit
+from engine.capture.landing import MirrorReader
 from engine.decode.schema import Table
+from engine.destination.delta.formats.iceberg_reader import IcebergReader
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
-from engine.destination.delta.log.foreign_commits import commits_after
-from engine.destination.delta.read.change_log import ChangeLog
-from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of, missing_of
+from engine.destination.delta.read.delta_reader import DeltaReader
+from engine.spec.sink_settings import TableFormat
 from engine.store.folder import Folder
-
-
-@dataclass(frozen=True)
-class DeltaReader:
-    """Reads the mirror and the change log in two folders."""
-
-    mirror_folder: Folder
-    changes_folder: Folder
-
-    @property
-    def place(self) -> str:
-        """The mirror's folder."""
-        return self.mirror_folder.url
-
-    @property
-    def rewritten_json(self) -> tuple[str, ...]:
-        """None: files have the texts of the source."""
-        return ()
-
-    @property
-    def unreadable(self) -> tuple[type[Exception], ...]:
-        """Errors of the file system, of the Delta log and of Parquet files."""
-        return UNREADABLE
-
-    def mirror(self, as_of: datetime | None = None) -> Mirror | None:
-        """A version of the mirror."""
-        return Mirror.if_there(self.mirror_folder, as_of)
-
-    def log(self, as_of: datetime | None = None) -> Mirror | None:
-        """A version of the change log."""
-        return Mirror.if_there(self.changes_folder, as_of)
-
-    def ordered_changes(self) -> ChangeLog:
-        """The newest version of the change log."""
-        return ChangeLog(self.changes_folder)
-
-    def defect(self) -> str:
-        """By the log and the sizes of files, without reading them."""
-        return defect_of(self.mirror_folder)
-
-    def log_defect(self) -> str:
-        """By the log, and a listing of the folder."""
-        return missing_of(self.changes_folder)
-
-    def commits_after(self, version: int) -> Iterator[Commit]:
-        """By the Delta log (`destination.delta.log.foreign_commits`)."""
-        return commits_after(self.mirror_folder, version)
 
 
 @dataclass(frozen=True)
@@ -65,6 +16,9 @@ class DeltaLanding:
     """The folders of the Delta tables: a commit adds the files where they are, so nothing is copied twice."""
 
     root: Folder
+    table_format: TableFormat = "delta"
+    """Which tables are read back."""
+    in_step: bool = False
 
     def chunks(self, table: Table) -> Folder:
         """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
@@ -74,7 +28,12 @@ class DeltaLanding:
         """The change log's folder."""
         return folders(self.root, table)[1]
 
-    def reader(self, table: Table) -> DeltaReader:
+    def reader(self, table: Table) -> MirrorReader:
         """Both folders."""
         database, name = table.database, table.name
-        return DeltaReader(mirror_folder(self.root, database, name), changes_folder(self.root, database, name))
+        delta = DeltaReader(mirror_folder(self.root, database, name), changes_folder(self.root, database, name))
+        return delta if self.table_format == "delta" else IcebergReader(delta, self.in_step)
+
+    def in_format(self, table_format: TableFormat, *, in_step: bool = False) -> "DeltaLanding":
+        """The same folders."""
+        return replace(self, table_format=table_format, in_step=in_step)

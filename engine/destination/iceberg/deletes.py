@@ -5,6 +5,8 @@ commit adds a file with the new positions of all data files; when there are many
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -35,18 +37,33 @@ def change_deletes(files: ManifestSet, change: VersionChange, following: NextSna
         _change_positions(files, change, following)
 
 
+@dataclass(frozen=True)
+class DeletedRows:
+    """The deleted rows of a data file in a snapshot."""
+
+    rows: int
+    """How many."""
+    positions: Callable[[], RowPositions]
+    """Reads which, in order."""
+
+
 def deleted_rows(
     files: ManifestSet, live: Collection[str], unpack: Callable[[bytes], RowPositions]
-) -> dict[str, RowPositions]:
-    """The deleted positions of the newest snapshot, by data file.
+) -> dict[str, DeletedRows]:
+    """The deleted rows of a snapshot, by data file. Vectors are read when they are asked for.
 
-    live: its data files. unpack: the positions of a vector, from its content.
+    live: its data files. unpack: the positions of a vector, from its content. Raises MetadataGoneError.
     """
     entries = [entry.file for entry in files.live_entries(DELETES)]
     if files.format == 3:
-        return {one.name: unpack(files.read_part(one.path, one.offset or 0, one.length or 0)) for one in entries}
+        return {one.name: DeletedRows(one.rows, partial(_vector_of, files, one, unpack)) for one in entries}
     contents = map_parallel(files.read_file, [one.path for one in entries], files.folder.at_once)
-    return {uri: positions for uri, positions in united(contents).items() if uri in live}
+    positions = {uri: rows for uri, rows in united(contents).items() if uri in live}
+    return {uri: DeletedRows(len(rows), partial(np.array, rows, copy=False)) for uri, rows in positions.items()}
+
+
+def _vector_of(files: ManifestSet, record: FileRecord, unpack: Callable[[bytes], RowPositions]) -> RowPositions:
+    return unpack(files.read_part(record.path, record.offset or 0, record.length or 0))
 
 
 def _change_vectors(files: ManifestSet, change: VersionChange, following: NextSnapshot) -> None:

@@ -89,8 +89,11 @@ class ManifestSet:
             raise MetadataGoneError(uri) from error
 
     def read_part(self, uri: str, offset: int, length: int) -> bytes:
-        """Part of a metadata file that is stored."""
-        return self.folder.read(uri.rpartition("/")[2], offset, length)
+        """Part of a metadata file that is stored. Raises MetadataGoneError."""
+        try:
+            return self.folder.read(uri.rpartition("/")[2], offset, length)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MetadataGoneError(uri) from error
 
     def change(
         self, following: NextSnapshot, content: int, removed: AbstractSet[str], added: Sequence[ManifestEntry]

@@ -1,22 +1,37 @@
 """The schemas of an Iceberg table: each column has an identifier, by which readers know it in all versions.
 
-Our data files have no identifiers, so readers find columns by name, as `schema.name-mapping.default` says. A name must
-therefore mean one column in all versions that can be read. A column whose type becomes one that Iceberg cannot promote
-gets another identifier, and versions before that can no longer be read: `Evolution.breaks`.
+Our data files have the identifiers too (`decode.field_ids`). Those of earlier versions of Tidemark and of other
+programs have none: in them readers find columns by name, as `schema.name-mapping.default` says. A name must therefore
+mean one column in all versions that can be read. When the type of a column becomes one that Iceberg cannot promote,
+versions before that can no longer be read: `Evolution.breaks`.
 
 Source: Apache Iceberg table spec, "Schemas and Data Types", "Schema Evolution", "Column Projection".
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from engine.base.errors import IncompatibleColumnsError
+from engine.decode.field_ids import field_id
 
 _DECIMAL = re.compile(r"^decimal\((\d+), ?(\d+)\)$")
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
 
 
 @dataclass(frozen=True)
@@ -82,21 +97,49 @@ def iceberg_type(kind: pa.DataType) -> str:  # noqa: PLR0911 - one line a type
     )
 
 
+def arrow_type(kind: str) -> pa.DataType:
+    """The inverse of `iceberg_type`, of the widest type that it maps to this one. Raises ValueError for others."""
+    if decimal := _DECIMAL.match(kind):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if kind not in _ARROW_TYPES:
+        raise ValueError(f"a column of type {kind}")
+    return _ARROW_TYPES[kind]
+
+
 def evolve(schemas: Sequence[IcebergSchema], last_column_id: int, wanted: pa.Schema) -> Evolution:
-    """The schema with the wanted columns. schemas: those of all versions that can be read, the newest one last."""
+    """The schema with the wanted columns. schemas: those of all versions that can be read, the newest one last.
+
+    Raises IncompatibleColumnsError for a column that Iceberg cannot have.
+    """
     newest = {column.name: column for schema in schemas for column in schema.columns}
-    columns, breaks = list[IcebergColumn](), False
-    for field in wanted:
-        before, kind = newest.get(field.name), iceberg_type(field.type)
-        if before is not None and _promotes(before.type, kind):
-            columns.append(IcebergColumn(before.id, field.name, kind))
-            continue
-        breaks = breaks or before is not None
-        last_column_id += 1
-        columns.append(IcebergColumn(last_column_id, field.name, kind))
-    equal = next((one for one in reversed(schemas) if one.columns == tuple(columns)), None)
+    columns = tuple(IcebergColumn(field_id(one.name, one.type), one.name, iceberg_type(one.type)) for one in wanted)
+    breaks = any(not _promotes(newest[column.name].type, column.type) for column in columns if column.name in newest)
+    _check_ids([*(() if breaks else newest.values()), *columns])
+    equal = next((one for one in reversed(schemas) if one.columns == columns), None)
     number = max((one.id for one in schemas), default=-1) + 1
-    return Evolution(equal or IcebergSchema(number, tuple(columns)), last_column_id, breaks)
+    last_column_id = max([last_column_id, *(column.id for column in columns)])
+    return Evolution(equal or IcebergSchema(number, columns), last_column_id, breaks)
+
+
+def has_ids_of_files(schema: IcebergSchema) -> bool:
+    """Whether a schema has the identifiers that our data files have."""
+    try:
+        return all(column.id == field_id(column.name, arrow_type(column.type)) for column in schema.columns)
+    except ValueError:
+        return False
+
+
+def _check_ids(columns: Iterable[IcebergColumn]) -> None:
+    """Raises IncompatibleColumnsError if two columns have one identifier."""
+    names = dict[int, str]()
+    for column in columns:
+        other = names.setdefault(column.id, column.name)
+        if other != column.name:
+            raise IncompatibleColumnsError(
+                f"The columns {other} and {column.name} would have the same identifier in Iceberg.",
+                detail="The Delta table is right; the Iceberg table has no version with this column.",
+                hint='Exclude the column, or take "iceberg" out of sink.formats for this table.',
+            )
 
 
 def name_mapping(schemas: Sequence[IcebergSchema]) -> list[dict[str, Any]]:

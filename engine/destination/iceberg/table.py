@@ -170,7 +170,7 @@ class IcebergTable:
         snapshot is not the version before the first change, MetadataGoneError when files of the newest one are gone.
         """
         metadata = self.metadata or self._begin()
-        files = self._files or self.newest_files()
+        files = self._files or self.files_of(metadata.newest)
         self._files = None  # until all is well
         for change in changes:
             metadata = self._with(metadata, files, change)
@@ -178,12 +178,12 @@ class IcebergTable:
         files.forget_others()
         self._files = files
 
-    def newest_files(self) -> ManifestSet:
-        """The manifests of the newest snapshot. Raises MetadataGoneError."""
-        files = ManifestSet(self._metadata_folder, self._format, ())
-        newest = None if self.metadata is None else self.metadata.newest
-        if newest is not None:
-            files.manifests = manifests_of(files.read_file(newest.manifest_list))
+    def files_of(self, snapshot: IcebergSnapshot | None) -> ManifestSet:
+        """The manifests of a snapshot; none before the first one. Raises MetadataGoneError."""
+        form = self._format if self.metadata is None else self.metadata.format
+        files = ManifestSet(self._metadata_folder, form, ())
+        if snapshot is not None:
+            files.manifests = manifests_of(files.read_file(snapshot.manifest_list))
         return files
 
     def expire(self, before_ms: int, oldest_version: int) -> int:

@@ -9,7 +9,8 @@ import pytest
 from engine.capture import landing
 from engine.capture.landing import NoMirror, ReadsBack, StagesFiles, reader_of
 from engine.destination import capabilities, destination_protocol
-from engine.destination.delta.landing import DeltaLanding, DeltaReader
+from engine.destination.delta.landing import DeltaLanding
+from engine.destination.delta.read.delta_reader import DeltaReader
 from engine.destination.staged_landing import StagedLanding
 from engine.store.local_folder import LocalFolder
 from tests.unit.destination.support import OLD

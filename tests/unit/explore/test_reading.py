@@ -15,7 +15,7 @@ from engine.base.errors import DestinationError, SpecError
 from engine.base.store_errors import StoreAwayError
 from engine.cli.published import write_as
 from engine.destination.delta.landing import DeltaLanding
-from engine.destination.delta.read.delta_rows import DeltaRows
+from engine.destination.delta.read.file_rows import FileRows
 from engine.explore.reading import VersionRows, reading_of
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
@@ -121,7 +121,7 @@ def test_a_store_that_is_away_is_not_a_damaged_table(lake: Lake, monkeypatch: py
         raise StoreAwayError("The store does not answer: s3://lake")
 
     reading = opened(lake)
-    monkeypatch.setattr(DeltaRows, "batches", away)
+    monkeypatch.setattr(FileRows, "batches", away)
     with pytest.raises(StoreAwayError):
         reading.table()
     monkeypatch.setattr("engine.destination.delta.read.mirror.open_table", away)

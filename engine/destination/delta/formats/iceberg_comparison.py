@@ -25,8 +25,8 @@ def compare(iceberg: IcebergTable, folder: Folder) -> tuple[int | None, int, int
 
     Raises DestinationError if the Delta table has that version no more.
     """
-    version = iceberg.version
-    if version is None:
+    version, metadata = iceberg.version, iceberg.metadata
+    if version is None or metadata is None:
         return None, 0, 0, ["it is not published, or another program has written to it"]
     try:
         files = {f"{folder.url}/{file.name}": file for file in files_of(open_table(folder, version), folder)}
@@ -37,9 +37,10 @@ def compare(iceberg: IcebergTable, folder: Folder) -> tuple[int | None, int, int
             hint="Wait until the next change is published, and verify again.",
         ) from error
     try:
-        manifests = iceberg.newest_files()
+        manifests = iceberg.files_of(metadata.newest)
         rows = {entry.file.path: entry.file.rows for entry in manifests.live_entries(DATA)}
-        deleted = deleted_rows(manifests, rows.keys(), lambda content: positions(unframed(content)))
+        deletes = deleted_rows(manifests, rows.keys(), lambda content: positions(unframed(content)))
+        deleted = {uri: one.positions() for uri, one in deletes.items()}
     except (MetadataGoneError, FileNotFoundError) as error:
         return version, 0, 0, [f"a metadata file is gone: {error}"]
     other_counts = {uri for uri in rows if uri in files and files[uri].rows not in (-1, rows[uri])}

@@ -23,6 +23,7 @@ from engine.destination.delta.formats.version_changes import (
     COMMIT,
     DeltaCommit,
     change_of,
+    commit_content,
     commit_of,
     digest_of,
     whole_change,
@@ -34,6 +35,7 @@ from engine.destination.iceberg.catalogs.catalog_protocol import PublishedMetada
 from engine.destination.iceberg.manifest_files import Format
 from engine.destination.iceberg.manifest_set import MetadataGoneError, OutOfStepError
 from engine.destination.iceberg.metadata import LEDGER, TABLE
+from engine.destination.iceberg.schemas import has_ids_of_files
 from engine.destination.iceberg.table import IcebergTable, OtherWriterError, TableOrigin
 from engine.destination.iceberg.unneeded_files import UnneededFiles
 from engine.spec.folder_names import ICEBERG
@@ -166,7 +168,7 @@ class IcebergCopy:
         table = self.open_again()
         position, missing = table.version, 0
         version = -1 if position is None else position
-        while missing < _MOST_MISSING and (content := _read_commit(self._delta_folder, version + 1)) is not None:
+        while missing < _MOST_MISSING and (content := commit_content(self._delta_folder, version + 1)) is not None:
             version += 1
             with suppress(ValueError):  # a torn commit is not there
                 missing += not commit_of(version, content).changes_nothing
@@ -285,6 +287,7 @@ class IcebergCopy:
             is_same = metadata.properties.get(TABLE) == identity and metadata.format == self._format
             if table.foreign_commit:
                 self._foreign_commits.append(table.foreign_commit)
+            is_same = is_same and all(map(has_ids_of_files, metadata.schemas))  # else an earlier Tidemark made it
             if self._begins_again or table.foreign_commit or not is_same or metadata.location != self.folder.url:
                 table.begin_again()  # what another program has done to the history may not be what readers accept
         self._begins_again = False
@@ -304,7 +307,7 @@ class IcebergCopy:
             return None
         version, digest = self._position
         last, following = map_parallel(
-            partial(_read_commit, self._delta_folder), [version, version + 1], self._delta_folder.at_once
+            partial(commit_content, self._delta_folder), [version, version + 1], self._delta_folder.at_once
         )
         if last is None or digest_of(last) != digest:
             return None
@@ -315,16 +318,8 @@ class IcebergCopy:
                 commits.append(commit_of(version, following))
             except ValueError:
                 break  # a power cut tore it; the runner repairs the log
-            following = _read_commit(self._delta_folder, version + 1)
+            following = commit_content(self._delta_folder, version + 1)
         return commits
-
-
-def _read_commit(delta_folder: Folder, version: int) -> bytes | None:
-    """A commit of the Delta log; None if it is not there."""
-    try:
-        return log_of(delta_folder).read(commit_name(version))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _newest_commit(delta_folder: Folder) -> DeltaCommit | None:

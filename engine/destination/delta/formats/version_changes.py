@@ -22,6 +22,7 @@ from engine.destination.delta.lake_table import GENERATION, TERM
 from engine.destination.delta.log.deletion_vectors import Descriptor, Positions, framed, positions, read_vector
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
+from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.destination_protocol import KINDS, MERGED_SEQ
@@ -134,6 +135,25 @@ class DeltaCommit:
 def digest_of(content: bytes) -> str:
     """Identifies the content of a commit."""
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def commit_content(folder: Folder, version: int) -> bytes | None:
+    """A commit of the Delta log; None if it is not there."""
+    try:
+        return log_of(folder).read(commit_name(version))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def changes_nothing(folder: Folder, version: int) -> bool:
+    """Whether a version needs no snapshot. False for one whose commit is gone: nobody knows what it changed."""
+    content = commit_content(folder, version)
+    if content is None:
+        return False
+    try:
+        return commit_of(version, content).changes_nothing
+    except ValueError:
+        return True  # a power cut tore it: readers do not see it
 
 
 def commit_of(version: int, content: bytes) -> DeltaCommit:

@@ -21,7 +21,7 @@ from engine.base import clock
 from engine.base.durable import make_folders, write_atomically
 from engine.base.json_records import record_from
 from engine.destination.delta.log.deletion_vectors import FOLDER
-from engine.destination.delta.read.delta_rows import is_own
+from engine.destination.delta.read.file_rows import is_own
 from engine.store.folder import Folder
 
 _READERS_FILES = ("chunk-", "changes-")

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from engine.capture.batches import batches
 from engine.capture.files import COMPRESSION, COMPRESSION_LEVEL, ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
+from engine.decode.field_ids import with_field_ids
 from engine.decode.schema import TM_SEQ
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.newest_images import open_parquet
@@ -46,7 +47,7 @@ def restore(folder: Folder, file: DataFile, named: Sequence[StoredFile], schema:
         return False
     content = pa.BufferOutputStream()
     pq.write_table(
-        changes,
+        changes.cast(with_field_ids(changes.schema)),
         content,
         row_group_size=ROW_GROUP_ROWS,
         compression=COMPRESSION,

@@ -20,7 +20,7 @@ from engine.capture.landing import PLACES
 from engine.capture.position_order import orders_of
 from engine.decode.schema import TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS
 from engine.destination.delta.log.table_opening import open_table
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from engine.store.folder import Folder
 
 BATCH_ROWS = 5_000
@@ -93,7 +93,7 @@ class ChangeLog:
     def _read_files(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if (
             len(segment.files) == 1
-            and self._rows.vectors[segment.files[0]] is None
+            and self._rows.deletes[segment.files[0]] is None
             and _is_sorted(self._folder, segment.files[0])
         ):
             yield from self._stream(segment.files[0], columns)

@@ -18,11 +18,10 @@ from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.base.wording import are_gone, utc_time
 from engine.capture.landing import Commit, VersionFiles
-from engine.destination.delta.log.deletion_vectors import read_vector
 from engine.destination.delta.log.foreign_commits import commits_up_to, read_commit
 from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.delta.log.table_opening import library_text, open_table
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from engine.plan.row_conditions import RowCondition, expression_of
 from engine.store.folder import Folder
 from engine.store.lookup import find_all
@@ -86,8 +85,8 @@ def _damage(folder: Folder) -> str:
             return f"{path}: {os.strerror(errno.ENOENT)}"
         if entry.size != size:
             return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
-    for vector in filter(None, rows_of(delta, folder).vectors.values()):
-        read_vector(folder, vector)
+    for deletes in filter(None, rows_of(delta, folder).deletes.values()):
+        deletes.positions()
     return ""
 
 
@@ -186,7 +185,7 @@ class Mirror:
         """Its number of rows and the bytes of its files."""
         files = pa.table(self._delta.get_add_actions(flatten=True))
         counted = "num_records" in files.column_names and not files["num_records"].null_count
-        deleted = sum(vector.cardinality for vector in self._rows.vectors.values() if vector is not None)
+        deleted = sum(deletes.rows for deletes in self._rows.deletes.values() if deletes is not None)
         rows = (pc.sum(files["num_records"]).as_py() or 0) - deleted if counted else self._rows.count(None)
         return int(rows), int(pc.sum(files["size_bytes"]).as_py() or 0)
 

@@ -19,7 +19,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from engine.destination.delta.table import DeltaDestinationTable
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import MirrorMode

@@ -26,7 +26,7 @@ from engine.destination.iceberg.manifest_files import Format
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of, rows_at
-from tests.support.iceberg import opened, snapshots
+from tests.support.iceberg import all_rows, opened, read_by_us, snapshots
 from tests.unit.destination.lake import Lake
 
 KEYS = list(range(500))
@@ -64,9 +64,14 @@ def assert_equal(lake: Lake, iceberg: Format) -> int:
         copy.catch_up()
         one.refresh()
         assert copy.looked_version == one.log.version
+        newest = read_by_us(one.folder)
         for version, rows in snapshots(opened(copy.folder)):
             expected = rows_at(one.folder, version).sort_by(key).to_pylist()
             assert rows.sort_by(key).to_pylist() == expected, version
+            own = newest.at(version)
+            assert own is not None
+            assert all_rows(own).sort_by(key).to_pylist() == expected, version
+            assert own.size()[0] == len(expected)
             count += 1
         assert rows.num_rows == rows_at(one.folder).num_rows
         agreement = compare(copy.open_again(), one.folder)

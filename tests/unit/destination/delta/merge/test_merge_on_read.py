@@ -19,7 +19,7 @@ from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.log.vector_log import VectorLog
 from engine.destination.delta.maintenance import optimize
 from engine.destination.delta.merge import mirror_files, newest_images
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as MirrorRows
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 
 from engine.base.errors import DestinationError
 from engine.capture.landing import read_or_raise
-from engine.destination.delta.landing import DeltaReader
+from engine.destination.delta.read.delta_reader import DeltaReader
 from engine.destination.delta.read.mirror import Mirror, defect_of
 from engine.store.local_folder import LocalFolder
 

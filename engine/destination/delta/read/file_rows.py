@@ -1,4 +1,4 @@
-"""Reads the rows of a Delta table's version with Arrow, without those that deletion vectors delete.
+"""Reads the rows of a version's files with Arrow, without those that deletes name. Both formats have the same files.
 
 deltalake's own `to_pyarrow_dataset` refuses tables with deletion vectors, and `DeltaTable.count()` counts deleted rows.
 Nothing in Tidemark calls `count`; `to_pyarrow_dataset` is called here alone, for tables without deletion vectors
@@ -12,7 +12,7 @@ converted to the table's schema before anything is asked of them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from engine.capture.batches import BATCH_BYTES, batches_of, naming_damage, widest_row
-from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector
+from engine.destination.delta.log.deletion_vectors import Descriptor, Positions, positions, read_vector
 from engine.destination.delta.log.vector_log import VectorLog, has_vectors
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
@@ -39,17 +39,27 @@ _OWN = re.compile(r"(chunk(-\d+)?|merge|changes|compact)-[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True)
-class DeltaRows:
+class FileDeletes:
+    """The deleted rows of a data file."""
+
+    rows: int
+    """How many."""
+    positions: Callable[[], Positions]
+    """Reads which, in order. Raises DestinationError if that cannot be read."""
+
+
+@dataclass(frozen=True)
+class FileRows:
     """The rows of one version, whatever is committed meanwhile."""
 
     schema: pa.Schema
     dataset: "Dataset | None"
-    """The rows as Arrow's dataset; None if deletion vectors delete some, another program has written some, or they are
-    in a bucket."""
+    """The rows as Arrow's dataset; None if some are deleted, another program has written some, or they are in a
+    bucket."""
     folder: Folder
     """The folder of the data files."""
-    vectors: dict[str, Descriptor | None]
-    """The data files, and their deletion vectors."""
+    deletes: Mapping[str, FileDeletes | None]
+    """The data files, and what is deleted in them."""
 
     def batches(
         self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None
@@ -62,8 +72,8 @@ class DeltaRows:
                 for batch in self.dataset.to_batches(columns=names, filter=condition, **options):
                     yield pa.Table.from_batches([batch])
             return
-        for file, vector in self.vectors.items():
-            yield from self._batches_of(file, vector, names, condition)
+        for file, deletes in self.deletes.items():
+            yield from self._batches_of(file, deletes, names, condition)
 
     def table(self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None) -> pa.Table:
         """All rows that match the condition."""
@@ -102,21 +112,18 @@ class DeltaRows:
         return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
 
     def deleted_rows(self) -> dict[str, pa.Array | None]:
-        """The data files, and the positions that their vectors delete."""
-        return {file: None if vector is None else self._positions(vector) for file, vector in self.vectors.items()}
-
-    def _positions(self, vector: Descriptor) -> pa.Array:
-        return pa.array(positions(read_vector(self.folder, vector)))
+        """The data files, and the positions that are deleted."""
+        return {file: None if one is None else pa.array(one.positions()) for file, one in self.deletes.items()}
 
     def _batches_of(
-        self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
+        self, file: str, deletes: FileDeletes | None, names: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.Table]:
         """The rows of one file. Row groups that cannot match the condition are not read."""
         if not is_own(file):
-            yield from self._convert(file, vector, names, condition)
+            yield from self._convert(file, deletes, names, condition)
             return
         whole = self._fragment(file)
-        deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self.folder, vector))
+        deleted = np.empty(0, np.uint32) if deletes is None else deletes.positions()
         groups = [whole.metadata.row_group(n).num_rows for n in range(whole.metadata.num_row_groups)]
         begins = np.concatenate([[0], np.cumsum(groups)])
         wanted: dict[str, Any] = {name: pc.field(name) for name in names}
@@ -127,10 +134,10 @@ class DeltaRows:
             yield rows
 
     def _convert(
-        self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
+        self, file: str, deletes: FileDeletes | None, names: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.Table]:
         """The rows of another program's file, in the table's types. The condition may name any column."""
-        deleted = pa.array([], pa.int64()) if vector is None else self._positions(vector).cast(pa.int64())
+        deleted = pa.array([] if deletes is None else deletes.positions()).cast(pa.int64())
         wanted = self.schema if condition is not None else pa.schema([self.schema.field(name) for name in names])
         whole, number = self._fragment(file), 0
         matching = _matching_groups(whole, condition, self.schema)
@@ -187,26 +194,39 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def rows_of(delta: DeltaTable, folder: Folder) -> DeltaRows:
+def rows_of(delta: DeltaTable, folder: Folder) -> FileRows:
     """The rows of a loaded version. Raises DestinationError when its deletion vectors cannot be read."""
     vectors = VectorLog(folder).at(delta.version()) if has_vectors(delta) else {}
     schema = pa.schema(delta.schema().to_arrow())
     names = [unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()]
-    files = {name: vectors.get(name) for name in names}
-    if any(files.values()) or not all(map(is_own, names)) or not isinstance(folder, LocalFolder):
-        return DeltaRows(schema, None, folder, files)
-    return DeltaRows(schema, _dataset(delta, folder, names, schema), folder, files)
+    deletes = {name: _deletes_of(folder, vectors.get(name)) for name in names}
+    if has_vectors(delta) or not _are_plain(folder, deletes):
+        return rows_in(folder, schema, deletes)
+    assert isinstance(folder, LocalFolder)
+    return FileRows(schema, delta.to_pyarrow_dataset(filesystem=_files_in(folder)), folder, deletes)
+
+
+def rows_in(folder: Folder, schema: pa.Schema, deletes: Mapping[str, FileDeletes | None]) -> FileRows:
+    """The rows of data files in a folder."""
+    if not isinstance(folder, LocalFolder) or not _are_plain(folder, deletes):
+        return FileRows(schema, None, folder, deletes)
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+    form, files = ParquetFileFormat(), _files_in(folder)
+    fragments = [form.make_fragment(name, files) for name in deletes]
+    return FileRows(schema, FileSystemDataset(fragments, schema, form, files), folder, deletes)
+
+
+def _are_plain(folder: Folder, deletes: Mapping[str, FileDeletes | None]) -> bool:
+    """Whether Arrow can read all rows of the files by itself."""
+    return isinstance(folder, LocalFolder) and all(map(is_own, deletes)) and not any(deletes.values())
+
+
+def _deletes_of(folder: Folder, vector: Descriptor | None) -> FileDeletes | None:
+    if vector is None:
+        return None
+    return FileDeletes(vector.cardinality, lambda: positions(read_vector(folder, vector)))
 
 
 def _files_in(folder: LocalFolder) -> SubTreeFileSystem:
     return SubTreeFileSystem(folder.url, LocalFileSystem())
-
-
-def _dataset(delta: DeltaTable, folder: LocalFolder, names: Sequence[str], schema: pa.Schema) -> "Dataset":
-    files = _files_in(folder)
-    if not has_vectors(delta):
-        return delta.to_pyarrow_dataset(filesystem=files)
-    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
-
-    form = ParquetFileFormat()
-    return FileSystemDataset([form.make_fragment(name, files) for name in names], schema, form, files)

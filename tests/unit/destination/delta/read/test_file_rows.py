@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import PyFileSystem
 
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from engine.destination.delta.read.mirror import UNREADABLE, Mirror
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
@@ -21,7 +21,7 @@ LEAVE = """
 import sys
 from pathlib import Path
 from deltalake import DeltaTable
-from engine.destination.delta.read.delta_rows import rows_of
+from engine.destination.delta.read.file_rows import rows_of
 from tests.support.delta import path_of
 from engine.store.local_folder import LocalFolder
 folder = LocalFolder(Path(sys.argv[1]))
