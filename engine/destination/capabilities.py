@@ -3,6 +3,8 @@
     Maintainable         a table whose files are rewritten and vacuumed
     Versioned            a table that can be rolled back, for backups
     InspectsCommits      a table that checks again what its last commits added
+    HoldsSessions        a destination with an open transaction, which must end before another process opens it
+    SeparatesEpochs      a table that gets the files of each epoch by themselves, because its rows name it
     CompletesCopies      a table without a mirror that tells its readers which rows a new copy no longer has
     RemembersTables      a destination whose next run need not look through tables that have not changed
     KeepsVersions        a destination that retains the versions that backups name
@@ -199,6 +201,23 @@ class NamesPositions(Protocol):
 
     def note_ends(self, ends: Iterable[EpochEnd]) -> None:
         """Take the ends of epochs that its tables are about to get. Their merges may follow much later."""
+
+
+@runtime_checkable
+class HoldsSessions(Protocol):
+    """A destination whose open transaction would keep the next opening of it waiting."""
+
+    def give_up(self) -> None:
+        """Roll back what is not committed, and end its sessions. It is not used any more. MUST NOT raise."""
+
+
+@runtime_checkable
+class SeparatesEpochs(Protocol):
+    """A table that MUST get the files of each epoch by themselves. Others get those of several epochs at once."""
+
+    @property
+    def separates_epochs(self) -> bool:
+        """Whether that is so."""
 
 
 @runtime_checkable

@@ -73,10 +73,13 @@ class EpochReplay:
         )
         return [file["name"] for parts in later if table in parts for file in parts[table].change_files]
 
-    def apply_kept(self, state: State, after: int = -1) -> int:
+    def apply_kept(
+        self, state: State, after: int = -1, at_once: int = 0, check: Callable[[], None] = lambda: None
+    ) -> int:
         """Apply what was committed up to a state, and after an epoch, but not applied.
 
-        state: the one by which the tables were opened. Returns the number of epochs checked.
+        state: the one by which the tables were opened. at_once: the most epochs of a commit; 0: all. check: called
+        before each; its error ends this. Returns the number of epochs checked.
         """
         kept_records = [record for record in self._ledger.kept_epochs() if after < record.epoch <= state.epoch]
         parts = self._parts_of_targets(kept_records)
@@ -86,7 +89,10 @@ class EpochReplay:
                 for switch in change.switches:
                     if name in self.tables.targets:
                         self._take_columns_before(self.tables.targets[name], switch)
-        self.append(records)
+        size = at_once or len(records) or 1
+        for first in range(0, len(records), size):
+            check()
+            self.append(records[first : first + size])
         self.merge_all()
         for name in state.removed:
             self.tables.targets.pop(name, None)

@@ -24,7 +24,7 @@ from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
-from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpening
+from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpening, StopWorkError, give_up
 from engine.destination.sink_pace import SinkPace
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
@@ -47,8 +47,12 @@ SinkReport = Callable[[str, BaseException | None], None]
 """Called with the sink's name and its error, or None while it works."""
 
 
-class _ClosingError(Exception):
+class _ClosingError(StopWorkError):
     """The run ends."""
+
+
+class _PausedError(StopWorkError):
+    """An operator has paused the sink while it was opened."""
 
 
 @dataclass
@@ -144,7 +148,8 @@ class FurtherSink:
         sink_record = state.sinks.get(self.name)
         has, stopped = (sink_record.applied, sink_record.stopped) if sink_record is not None else ({}, None)
         applied = {name: dict(kinds) for name, kinds in self._applied_epochs.items() if has.get(name) != dict(kinds)}
-        return SinkNews(applied, None if stopped else self._stop_error)
+        tables = frozenset[str]() if sink_record is None else sink_record.generations.keys() - sink_record.copied
+        return SinkNews(applied, None if stopped else self._stop_error, self._opening.copied & tables)
 
     def note_epoch(self, record: EpochRecord) -> None:
         """Tell it that an epoch was committed."""
@@ -222,13 +227,18 @@ class FurtherSink:
             pause_s = min(max(2 * pause_s, _RETRY_S), _LONGEST_RETRY_S)
             try:
                 position = str(self._state.position)
-                replay = self._opening.open(has_everything, self._wait)
+                replay = self._opening.open(has_everything, self._wait_opening)
                 self._position = position
                 pause_s = _RETRY_S
-                self._note(replay)
-                self._follow(replay)
+                try:
+                    self._note(replay)
+                    self._follow(replay)
+                finally:
+                    give_up(replay.tables.destination)
             except _ClosingError:
                 return
+            except _PausedError:
+                pause_s = 0.0  # it rests until it is resumed
             except RefusedError as error:
                 self._stop(error)
                 return
@@ -242,6 +252,12 @@ class FurtherSink:
         if seconds:
             self._wake.wait(seconds)
             self._wake.clear()
+
+    def _wait_opening(self, seconds: float) -> None:
+        """As `_wait`, while it is opened. Raises _PausedError if it is paused."""
+        if self.pace.is_paused:
+            raise _PausedError
+        self._wait(seconds)
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, TidemarkError):

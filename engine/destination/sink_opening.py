@@ -6,16 +6,15 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from engine.base import clock
-from engine.base.errors import DestinationError, MismatchError
+from engine.base.errors import DestinationError, MismatchError, PipelineHeldError
 from engine.base.wording import shell_word
 from engine.capture.landing import ReadsBack
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
-from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
+from engine.destination.capabilities import HoldsSessions
+from engine.destination.destination_protocol import CHUNKS, Destination, EpochEnd
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.fence import Term
 from engine.destination.published_tables import PublishedTables
@@ -35,12 +34,17 @@ BEGIN_AGAIN = (
 )
 """The hint for a sink that cannot continue."""
 Wait = Callable[[float], None]
-"""Waits for some seconds at most; 0: only looks. Raises an error when the run ends and does not wait for the sink."""
+"""Waits for some seconds at most; 0: only looks. Raises StopWorkError when the sink must not go on."""
 _LOOK_S = 0.5
+_EPOCHS_AT_ONCE = 64
 
 
 class RefusedError(DestinationError):
     """The sink can never continue with this ledger."""
+
+
+class StopWorkError(Exception):
+    """The run ends, or an operator has paused the sink. What is done is done; the next opening continues."""
 
 
 class SinkOpening:
@@ -67,6 +71,12 @@ class SinkOpening:
         self._began = ledger.state.epoch
         self.is_taken = False
         """Whether this run has taken it over."""
+        self._copied = set[str]()
+
+    @property
+    def copied(self) -> frozenset[str]:
+        """The tables whose rows from before the sink joined it has got in this run."""
+        return frozenset(self._copied)
 
     @property
     def record(self) -> SinkRecord:
@@ -78,7 +88,15 @@ class SinkOpening:
 
         Raises RefusedError if it can never continue; PipelineHeldError, DestinationError, SpecError, OSError.
         """
-        destination, state = self._open_destination(), self._state
+        destination = self._open_destination()
+        try:
+            return self._opened(destination, has_everything, wait)
+        except BaseException:
+            give_up(destination)
+            raise
+
+    def _opened(self, destination: Destination, has_everything: HasEverything, wait: Wait) -> EpochReplay:
+        state = self._state
         if not self.is_taken:
             self._possess(destination, state)
         destination.terms.take(state.ledger, self._term)
@@ -96,9 +114,11 @@ class SinkOpening:
         for name in self.record.generations:
             try:
                 self._read_back(name, tables, has_everything, wait)
-            except (DestinationError, OSError, pa.ArrowException) as error:
+            except (StopWorkError, PipelineHeldError):
+                raise
+            except Exception as error:  # noqa: BLE001 - a writer is the user's code, and its error is this table's alone
                 tables.fail(name, error)  # raises errors of the sink's disk
-        replay.apply_kept(state, joined)
+        replay.apply_kept(state, joined, _EPOCHS_AT_ONCE, lambda: wait(0.0))
         replay.applied_epoch = max(
             replay.applied_epoch, state.epoch
         )  # earlier ones that the ledger does not have were applied
@@ -155,7 +175,7 @@ class SinkOpening:
     def _read_back(self, name: str, tables: PublishedTables, has_everything: HasEverything, wait: Wait) -> None:
         """Publish the rows that a table had when the sink joined, unless the sink has them."""
         target, generation = tables.targets.get(name), self.record.generations[name]
-        if target is None or target.error is not None or target.applied_epochs[CHANGES] >= max(self.record.joined, 0):
+        if target is None or target.error is not None or name in self.record.copied | self._copied:
             return
         readable = isinstance(self._first.landing, ReadsBack)
         if not readable and not target.destination.table.key:
@@ -170,7 +190,9 @@ class SinkOpening:
                 rows = read_back(self._first.landing, state.owner, table, state.epoch, lambda: wait(0.0))
                 try:
                     if self._is_the_same(name, table_state):
+                        wait(0.0)
                         self._publish(target, tables, rows, table, state)
+                        self._copied.add(name)
                         return
                 finally:
                     rows.delete()
@@ -188,6 +210,11 @@ class SinkOpening:
 
     @staticmethod
     def _publish(target: Target, tables: PublishedTables, rows: TableRows, table: Table, state: State) -> None:
+        """Publish them as a copy.
+
+        Nothing in the destination says that it is complete: a table may have no rows, and a copy that has begun counts
+        as having the changes from before it. So the ledger records it.
+        """
         plan = plan_from_dict(state.tables[table.full_name].plan)
         target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), empties_mirror=False)
         target.append(CHUNKS, [(rows.through, file) for file in rows.files])
@@ -212,6 +239,12 @@ class SinkOpening:
         if applied is not None:
             self._count_rows(applied.rows)
             self._journal.write(replace(applied, sink=self._sink.name))
+
+
+def give_up(destination: Destination) -> None:
+    """End what is open in a destination that failed: it is opened again."""
+    if isinstance(destination, HoldsSessions):
+        destination.give_up()
 
 
 def _no_rows(table: str, sink: str) -> DestinationError:

@@ -5,12 +5,13 @@ Only the publisher's thread uses it. Failed operations may be repeated: the dest
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.capabilities import CompletesCopies, TableMaintenance
+from engine.destination.capabilities import CompletesCopies, SeparatesEpochs, TableMaintenance
 from engine.destination.destination_protocol import CHUNKS, Content, CopyStart, DestinationTable, MirrorStep
 from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.destination_events import SinkApplied
@@ -152,9 +153,11 @@ class Target:
 
     def append(self, kind: str, files: Sequence[EpochFile]) -> None:
         """Add the files of chunks or changes that are not applied yet."""
-        if new_files := self._new_files(kind, files):
-            self.on_commit(self.destination.append(kind, new_files[-1][0], [file for _, file in new_files]))
-            self.applied_epochs[kind] = new_files[-1][0]
+        new_files = self._new_files(kind, files)
+        is_separate = isinstance(self.destination, SeparatesEpochs) and self.destination.separates_epochs
+        for epoch, some in groupby(new_files, lambda one: one[0] if is_separate else new_files[-1][0]):
+            self.on_commit(self.destination.append(kind, epoch, [file for _, file in some]))
+            self.applied_epochs[kind] = epoch
 
     def alter(self, table: Table, epoch: int) -> None:
         """Switch the table to new columns after this epoch."""

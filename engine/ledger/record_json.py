@@ -221,7 +221,13 @@ def _sink_change(record: Json | None) -> SinkRecord | SinkNews | None:
 
 
 def _sink_news(record: Json) -> SinkNews:
-    return SinkNews(record.get("applied", {}), ErrorRecord.from_json(record.get("stopped")))
+    return SinkNews(**_news_fields(record))
+
+
+def _news_fields(record: Json) -> dict[str, Any]:
+    """Those that a sink's record and its news both have."""
+    stopped = ErrorRecord.from_json(record.get("stopped"))
+    return {"applied": record.get("applied", {}), "stopped": stopped, "copied": frozenset(record.get("copied", ()))}
 
 
 def _sink(record: Json) -> SinkRecord:
@@ -231,8 +237,7 @@ def _sink(record: Json) -> SinkRecord:
         record["id"],
         record["joined"],
         record["generations"],
-        record.get("applied", {}),
-        ErrorRecord.from_json(record.get("stopped")),
+        **_news_fields(record),
     )
 
 
@@ -243,7 +248,8 @@ def _sink_json(sink: SinkRecord | SinkNews | None) -> dict[str, Any] | None:
     if isinstance(sink, SinkRecord):
         own = {"type": sink.type, "path": sink.path, "id": sink.id, "joined": sink.joined}
         own["generations"] = dict(sink.generations)
-    return own | _present({"applied": _counts_by_table(sink.applied) or None, "stopped": _error_json(sink.stopped)})
+    news = {"copied": sorted(sink.copied) or None, "applied": _counts_by_table(sink.applied) or None}
+    return own | _present({**news, "stopped": _error_json(sink.stopped)})
 
 
 def state_from_json(record: Json) -> State:

@@ -151,10 +151,19 @@ class SinkRecord:
     """The epoch after which it takes epochs; before, its tables are read back. -1: it takes all of them."""
     generations: Mapping[str, int] = field(default_factory=dict)
     """The tables when it joined, with their generations."""
+    copied: frozenset[str] = frozenset()
+    """Those of them whose rows from before it joined it has."""
     applied: Applied = field(default_factory=dict)
     """What it has."""
     stopped: ErrorRecord | None = None
     """Why it gets nothing any more."""
+
+    def lacks_copy(self, table: str, generation: int) -> bool:
+        """Whether it lacks the rows that a table had when the sink joined. generation: the table's, now.
+
+        A resnapshot since then brings them, too.
+        """
+        return table not in self.copied and self.generations.get(table) == generation
 
 
 @dataclass(frozen=True)
@@ -164,9 +173,11 @@ class SinkNews:
     applied: Applied = field(default_factory=dict)
     """The tables of which it has more."""
     stopped: ErrorRecord | None = None
+    copied: frozenset[str] = frozenset()
+    """The tables whose rows from before it joined it has got."""
 
     def __bool__(self) -> bool:
-        return bool(self.applied or self.stopped)
+        return bool(self.applied or self.stopped or self.copied)
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,8 @@ def _begun(record: EpochRecord) -> State:
 def _with_lineage(state: State, lineage: str, floor: int) -> State:
     """The state in which no destination has anything of the new lineage."""
     sinks = {
-        name: replace(sink, id=lineage, joined=floor, generations={}, applied={}) for name, sink in state.sinks.items()
+        name: replace(sink, id=lineage, joined=floor, generations={}, copied=frozenset(), applied={})
+        for name, sink in state.sinks.items()
     }
     tables, removed = (
         {name: replace(table, applied={}) for name, table in table_states.items()}
@@ -274,6 +275,7 @@ def _without(sinks: Mapping[str, SinkRecord], changes: Mapping[str, TableChange]
             sink,
             applied={table: one for table, one in sink.applied.items() if table not in gone},
             generations={table: one for table, one in sink.generations.items() if table not in gone},
+            copied=sink.copied - gone,
         )
         for name, sink in sinks.items()
     }
@@ -292,7 +294,9 @@ def _sinks(
         elif name in records:
             record = records[name]
             applied = {**record.applied, **change.applied}
-            records[name] = replace(record, applied=applied, stopped=change.stopped or record.stopped)
+            copied = record.copied | (change.copied & record.generations.keys())
+            stopped = change.stopped or record.stopped
+            records[name] = replace(record, applied=applied, copied=copied, stopped=stopped)
     return records
 
 

@@ -22,11 +22,13 @@ class WriterSettings(Section):
     spec, or can be imported."""
     format: str | None = None
     """Of `type = "spark"`: the format, such as `json`, `jdbc` or one of a package."""
-    mode: Literal["append", "overwrite", "ignore", "error"] = "append"
-    """Of `type = "spark"`: the mode of each write."""
+    mode: Literal["append", "overwrite"] = "append"
+    """Of `type = "spark"`: the mode of each write. `overwrite` needs `{epoch}` and `{part}` in the options, so that a
+    write replaces nothing but itself."""
     options: dict[str, str] = Field(default_factory=dict)
     """Of `type = "spark"`: the writer's options. `{database}`, `{table}` and `{epoch}` stand for those of a write,
-    `{env:NAME}` for an environment variable: options are no place for secrets."""
+    `{part}` for one of the writes of an epoch, and `{env:NAME}` for an environment variable: options are no place for
+    secrets."""
     _folder: Path = PrivateAttr(Path())
 
     @field_validator("function")
@@ -48,6 +50,12 @@ class WriterSettings(Section):
             raise ValueError(f'writer.{needed}: missing; type = "{kind}" needs it')
         if wrong := sorted(unused & self.model_fields_set):
             raise ValueError(f'writer.{wrong[0]}: not for type = "{kind}"')
+        given = "".join(self.options.values())
+        if self.mode == "overwrite" and not ("{epoch}" in given and "{part}" in given):
+            raise ValueError(
+                'writer.options: mode = "overwrite" needs {epoch} and {part} in the place that is written, such as '
+                "/data/{table}/{epoch}-{part}; a write would replace the rows of another one"
+            )
 
     def below(self, root: Path) -> Self:
         """With the folder of the spec."""

@@ -98,7 +98,7 @@ class CommittedEpochs:
             )
             try:
                 if max(merged, copied) <= state.epoch:
-                    self._require_joined(table, state, merged)
+                    self._require_joined(table, state)
                     return self._at(table, state, mirror, merged, copied)
             except Incomparable:
                 mirror.release()
@@ -117,10 +117,12 @@ class CommittedEpochs:
             raise Incomparable("unverifiable", f"the sink has stopped: {sink_record.stopped.message}")
         return Owner(state.ledger, sink_record.id)
 
-    def _require_joined(self, table: str, state: State, merged: int) -> None:
+    def _require_joined(self, table: str, state: State) -> None:
         """Raises Incomparable while a sink that has joined later lacks the rows from before that."""
-        sink_record = state.sinks.get(self._sink)
-        if sink_record is not None and table in sink_record.generations and merged < max(sink_record.joined, 0):
+        sink_record, table_state = state.sinks.get(self._sink), state.tables.get(table)
+        if sink_record is None or table_state is None:
+            return
+        if sink_record.lacks_copy(table, table_state.generation):
             raise Incomparable("lagging", f"the sink {self._sink} does not have its rows yet")
 
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:

@@ -155,6 +155,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "change_log_looks": {"published_tables"},
         "epoch_replay": {"capabilities", "destination_protocol", "published_tables", "table_progress"},
         "sink_opening": {
+            "capabilities",
             "agreement",
             "destination_protocol",
             "epoch_replay",

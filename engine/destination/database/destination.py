@@ -75,6 +75,11 @@ class DatabaseDestination:
             for state in self._states.values():
                 state.forget()
 
+    def give_up(self) -> None:
+        """Its locks would keep the next opening waiting."""
+        self._transaction.forget()
+        self._reading.close()
+
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DatabaseTable:
         """Its table, and its records."""
         with self._lock:  # several tables are opened at the same time

@@ -11,8 +11,8 @@ from engine.capture.landing import Landing
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, CopyStart, OpenedTable, StoredState
 from engine.destination.staged_rows import rows_of
-from engine.destination.writer.writes import Writes
-from engine.destination.writer.written_epochs import ProgressFile, WriterProgress
+from engine.destination.writer.writes import Call, Writes
+from engine.destination.writer.written_epochs import ProgressFile, WriterProgress, WrittenEpochs
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
@@ -51,13 +51,13 @@ class WriterTable:
     @property
     def is_there(self) -> bool:
         """Whether this ledger's runner has opened it."""
-        progress = self._file.read()
+        progress = self._read()
         return progress is not None and progress.ledger == self._shared.owner.ledger
 
     def last_epoch(self, kind: str) -> int:
         """By its file; without the lineage's floor."""
         try:
-            progress = self._file.read()
+            progress = self._read()
         except DestinationError:
             return -1
         return -1 if progress is None else progress.of(self._shared.owner.application).epoch(kind)
@@ -65,7 +65,7 @@ class WriterTable:
     def read_state(self) -> StoredState:
         """By its file."""
         try:
-            progress = self._file.read()
+            progress = self._read()
         except DestinationError as error:
             return StoredState(fault=error.message)
         if progress is None:
@@ -76,7 +76,7 @@ class WriterTable:
 
     def check(self, before: Table | None, after: Table) -> None:
         """Any columns will do. A table that joins needs a note of its own."""
-        if before is None and self._file.read() is not None:
+        if before is None and self._read() is not None:
             raise SpecError(
                 f"A note of what was written of {self.table.full_name} exists already in {self.place}.",
                 detail="Nothing was written.",
@@ -84,8 +84,8 @@ class WriterTable:
             )
 
     def open(self, *, must_exist: bool, copied_as: Table | None = None) -> OpenedTable:
-        """Note that it begins, if nothing is noted."""
-        progress = self._file.read()
+        """Note that it begins, if nothing is noted. A copy of another count of epochs is another copy."""
+        progress, count = self._read(), self._shared.owner.application
         if progress is not None and progress.ledger != self._shared.owner.ledger:
             raise SpecError(
                 f"The folder {self.place} does not belong to this pipeline's ledger.",
@@ -100,8 +100,9 @@ class WriterTable:
                 detail="Nothing was written.",
                 hint=f"Resnapshot the table: tidemark redump SPEC --table {shell_word(self.table.full_name)}",
             )
-        if progress is None:
-            self._store(WriterProgress(self._shared.owner.ledger))
+        if progress is None or count not in progress.epochs:
+            begun = progress or self._nothing()
+            self._store(replace(begun, copies=begun.copies + 1).with_epochs(count, WrittenEpochs()))
         return OpenedTable(self._epochs(self._progress()), is_new=progress is None)
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
@@ -113,8 +114,8 @@ class WriterTable:
         folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
         check_files(folder, files)
         count = 0
-        for rows in rows_of(folder, files):
-            shared.writes.write(self.table, rows, epoch, progress.begun)
+        for number, rows in enumerate(rows_of(folder, files)):
+            shared.writes.write(self.table, rows, Call(epoch, progress.copies, f"{kind}-{number}"))
             count += rows.num_rows
         epochs = progress.of(shared.owner.application).with_epoch(kind, epoch)
         largest = max(progress.largest_seq, *(file.high.get(TM_SEQ, 0) for file in files))
@@ -136,27 +137,42 @@ class WriterTable:
     def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
         """The rows of the new copy follow; files of earlier ones are not written any more."""
         self.table = table
-        progress = self._progress()
-        if progress.begun < epoch:
-            epochs = progress.of(self._shared.owner.application)
-            after = replace(epochs, chunks=max(epochs.chunks, epoch - 1), changes=max(epochs.changes, epoch))
-            self._store(replace(progress.with_epochs(self._shared.owner.application, after), begun=epoch))
-        return CopyStart(max(progress.begun, epoch))
+        progress, count = self._progress(), self._shared.owner.application
+        epochs = progress.of(count)
+        if epochs.begun < epoch:
+            chunks, changes = max(epochs.chunks, epoch - 1), max(epochs.changes, epoch)
+            after = progress.with_epochs(count, WrittenEpochs(chunks, changes, epoch))
+            self._store(replace(after, copies=progress.copies + 1))
+        return CopyStart(max(epochs.begun, epoch))
 
     def drop(self) -> None:
-        """Delete the note. What the writer has made of the rows stays."""
+        """Forget what is noted, but for the number of copies. What the writer has made of the rows stays."""
         if self.is_there:
-            self._shared.guard()
-            self._file.delete()
+            self._store(replace(self._nothing(), is_dropped=True))
 
     @property
     def largest_seq(self) -> int:
         """The largest `_tm_seq` that was written."""
-        progress = self._file.read()
+        progress = self._read()
         return 0 if progress is None else progress.largest_seq
 
+    @property
+    def separates_epochs(self) -> bool:
+        """The rows name their epoch."""
+        return True
+
     def _progress(self) -> WriterProgress:
-        return self._file.read() or WriterProgress(self._shared.owner.ledger)
+        return self._read() or self._nothing()
+
+    def _read(self) -> WriterProgress | None:
+        """What is noted; None for nothing, or a table that was dropped."""
+        progress = self._file.read()
+        return None if progress is None or progress.is_dropped else progress
+
+    def _nothing(self) -> WriterProgress:
+        """What is noted of a table that begins. It may have been there before."""
+        progress = self._file.read()
+        return WriterProgress(self._shared.owner.ledger, copies=0 if progress is None else progress.copies)
 
     def _store(self, progress: WriterProgress) -> None:
         self._file.write(replace(progress, term=self._shared.guard()))

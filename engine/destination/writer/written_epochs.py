@@ -23,6 +23,8 @@ class WrittenEpochs:
 
     chunks: int = -1
     changes: int = -1
+    begun: int = -1
+    """The epoch with which the newest copy began; -1 for the first one."""
 
     def epoch(self, kind: str) -> int:
         """The last one of a kind."""
@@ -40,8 +42,10 @@ class WriterProgress:
     ledger: str
     term: int = 0
     """Of the runner that has written last."""
-    begun: int = -1
-    """The epoch with which the newest copy began."""
+    copies: int = 0
+    """Counts the copies, also those before the table was dropped, and those of other counts of epochs."""
+    is_dropped: bool = False
+    """Whether the table has left: what is known of it is how many copies there were."""
     largest_seq: int = 0
     epochs: dict[str, WrittenEpochs] = field(default_factory=dict)
     """By the count of epochs."""
@@ -83,7 +87,3 @@ class ProgressFile:
     def write(self, progress: WriterProgress) -> None:
         """Replace it, durably."""
         self._folder.write(self._name, json.dumps({"format": FORMAT, **asdict(progress)}).encode())
-
-    def delete(self) -> None:
-        """Delete it."""
-        self._folder.delete([self._name])

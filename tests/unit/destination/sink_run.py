@@ -31,15 +31,24 @@ U_JOINS = {"planned": {"table": U.as_dict(), "plan": replace(PLAN, table="d.u").
 
 
 class Run:
-    """A run of a pipeline with a Delta lake and Parquet files."""
+    """A run of a pipeline with a Delta lake and Parquet files, or another sink."""
 
-    def __init__(self, folder: Path, world: World, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        world: World,
+        *,
+        sink: Sink | None = None,
+        is_paused: Callable[[], bool] = lambda: False,
+        **settings: Any,
+    ) -> None:
+        """sink: named "files"; by default, Parquet files with these settings."""
         self.ledger, self.journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
         if self.ledger.state is None:
             self.ledger.commit(world.records[0])
         self.ledger.take_term("r", self.state.term + 1)
         self.first = destination = world.destination()
-        self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
+        self.sink = sink or Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
         if changes := sink_changes(self.state, {"files": self.sink}, list(self.ledger.kept_epochs())):
             self.ledger.commit(replace(following(self.state, "r", {}), sinks=changes))
@@ -52,6 +61,7 @@ class Run:
             self.journal,
             self.retention,
             lambda _, error: self.errors.append(error),
+            is_paused,
         )
         more = (self.retention, [self.further])
         self.publisher = Publisher(world.sink(0.0), destination, self.ledger, self.journal, lambda s: s(), *more)

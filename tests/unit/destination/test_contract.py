@@ -21,7 +21,6 @@ from engine.destination.capabilities import (
 )
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
-from engine.destination.writer import writes
 from engine.journal import Journal
 from engine.ledger.state import Owner, following
 from engine.ledger.store import Ledger
@@ -63,7 +62,7 @@ KILLS = [(), *((n,) for n in range(1, 6)), range(6)]
 def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kind:
     """Every destination that needs no server."""
     monkeypatch.setenv(recording_writer.FILE, str(tmp_path / "written.jsonl"))
-    monkeypatch.setattr(writes, "running_session", recording_writer.NoSpark)
+    recording_writer.without_spark(monkeypatch)
     found: Kind = request.param
     return found
 

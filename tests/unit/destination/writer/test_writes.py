@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from engine.destination.writer.writes import WriterError, function_of, spark_writer
+from engine.destination.writer.writes import Call, WriterError, function_of, spark_writer
 from engine.spec.writer_settings import WriterSettings
 
 
@@ -37,16 +37,16 @@ class Frame:
 
 def test_options_have_the_names_of_the_write_and_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other braces stay."""
-    options = {"url": "jdbc:x/{database}?p={env:WRITER_PASSWORD}", "dbtable": "{table}_{epoch}", "other": "{x}"}
+    options = {"url": "jdbc:x/{database}?p={env:WRITER_PASSWORD}", "dbtable": "{table}_{epoch}_{part}", "other": "{x}"}
     write = spark_writer(WriterSettings(format="jdbc", options=options))
     with pytest.raises(WriterError, match="WRITER_PASSWORD, which an option names, is not set"):
-        write(None, "shop.orders", Frame(), 7)
+        write(None, "shop.orders", Frame(), Call(7, 1, "changes-0"))
     monkeypatch.setenv("WRITER_PASSWORD", "{table}")
-    write(None, "shop.orders", frame := Frame(), 7)
+    write(None, "shop.orders", frame := Frame(), Call(7, 1, "changes-0"))
     assert frame.saved == {
         "format": "jdbc",
         "mode": "append",
-        "options": {"url": "jdbc:x/shop?p={table}", "dbtable": "orders_7", "other": "{x}"},
+        "options": {"url": "jdbc:x/shop?p={table}", "dbtable": "orders_7_changes-0", "other": "{x}"},
     }
 
 
@@ -70,3 +70,11 @@ def test_a_function_that_cannot_be_called_is_named(
         (tmp_path / f"{name}.py").write_text(code)
     with pytest.raises(WriterError, match=words):
         function_of(WriterSettings(function=f"{name}.write").below(tmp_path))
+
+
+def test_a_write_that_overwrites_has_a_place_of_its_own() -> None:
+    """An epoch comes in several calls: one would replace the rows of another."""
+    for place in ("/data/{table}", "/data/{table}/{epoch}"):
+        with pytest.raises(ValueError, match=r"needs \{epoch\} and \{part\}"):
+            WriterSettings(format="json", mode="overwrite", options={"path": place}).require_complete("spark")
+    WriterSettings(format="json", mode="overwrite", options={"path": "/{epoch}-{part}"}).require_complete("spark")

@@ -116,3 +116,15 @@ def test_metadata_that_is_gone_is_no_empty_table(published: Published) -> None:
     with pytest.raises(published.reader().unreadable):
         published.reader().mirror()
     assert published.reader().defect()
+
+
+def test_a_vector_that_is_gone_brings_no_deleted_row_back(published: Published) -> None:
+    """It is read when its file is."""
+    published.change(7)
+    published.copy.catch_up()
+    mirror = published.reader().mirror()
+    assert mirror is not None
+    for path in (path_of(published.copy.folder) / "metadata").glob("*.puffin"):
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match="puffin"):
+        all_rows(mirror)
