@@ -109,6 +109,8 @@ def test_a_function_that_fails_delays_its_sink_alone(
 ) -> None:
     """`check` names one that is not there. One that raises is called again until it works."""
     seed_table(server, database, "orders", 20, binlog=False)
+    in_no_hour = "2024-03-31 02:30:00"  # summer time skips it
+    server.execute(f"UPDATE {database}.orders SET created_at = '{in_no_hour}' WHERE id = 7")
     sink = SINKS.format(folder=tmp_path).split("[[sinks]]")[1]
     written, broken = tmp_path / "written.jsonl", tmp_path / "missing" / "written.jsonl"
     pipeline = new_pipeline(
@@ -116,7 +118,7 @@ def test_a_function_that_fails_delays_its_sink_alone(
         database,
         merge=0.5,
         more=f"[[sinks]]{sink}",
-        environment={recording_writer.FILE: str(broken)},
+        environment={recording_writer.FILE: str(broken), "TZ": "Europe/Berlin"},
         folder=tmp_path,
     )
     check = pipeline.command("check")
@@ -130,6 +132,7 @@ def test_a_function_that_fails_delays_its_sink_alone(
     assert pipeline.command("resume", "--sink", "events").returncode == 0
     pipeline.wait_for(lambda: len(recording_writer.replayed_rows(broken)) == 20, runner)
     assert not written.exists()
+    assert recording_writer.replayed_rows(broken)[7]["created_at"] == in_no_hour
     pipeline.finish(runner)
 
 

@@ -5,18 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from engine.destination.writer import writes
-
 FILE = "TIDEMARK_TEST_WRITER"
 """The variable with the file's path."""
-
-
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no Spark runs, a frame is the Arrow table."""
-    monkeypatch.setattr(writes, "running_session", object)
-    monkeypatch.setattr(writes, "frame_of", lambda _, changes: changes)
 
 
 def write(_spark: Any, table: str, changes: Any, epoch: int) -> None:

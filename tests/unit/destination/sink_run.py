@@ -42,7 +42,7 @@ class Run:
         is_paused: Callable[[], bool] = lambda: False,
         **settings: Any,
     ) -> None:
-        """sink: named "files"; by default, Parquet files with these settings."""
+        """sink: by default, Parquet files with these settings, named "files"."""
         self.ledger, self.journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
         if self.ledger.state is None:
             self.ledger.commit(world.records[0])
@@ -50,7 +50,7 @@ class Run:
         self.first = destination = world.destination()
         self.sink = sink or Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
-        if changes := sink_changes(self.state, {"files": self.sink}, list(self.ledger.kept_epochs())):
+        if changes := sink_changes(self.state, {self.sink.name: self.sink}, list(self.ledger.kept_epochs())):
             self.ledger.commit(replace(following(self.state, "r", {}), sinks=changes))
         self.errors: list[BaseException | None] = []
         self.further = FurtherSink(
@@ -80,7 +80,7 @@ class Run:
             through, facts = self.publisher.facts
             news = self.further.news(self.state)
             number = self.state.epoch + 1
-            sinks = {"files": news} if news else {}
+            sinks = {self.sink.name: news} if news else {}
             record = replace(one, epoch=number, applied={n: dict(f) for n, f in facts.items()}, sinks=sinks)
             self.ledger.commit(record)
             self.publisher.record_through(through)

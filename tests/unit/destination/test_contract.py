@@ -29,6 +29,7 @@ from engine.run.lifecycle.takeover import Takeover
 from engine.run.tables.membership import drop_removed
 from tests.support import database, kafka, recording_writer
 from tests.support.delta import rows_at
+from tests.support.no_spark import without_spark
 from tests.support.parquet import log_rows, replayed
 from tests.unit.destination.support import (
     BROKER,
@@ -62,7 +63,7 @@ KILLS = [(), *((n,) for n in range(1, 6)), range(6)]
 def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kind:
     """Every destination that needs no server."""
     monkeypatch.setenv(recording_writer.FILE, str(tmp_path / "written.jsonl"))
-    recording_writer.without_spark(monkeypatch)
+    without_spark(monkeypatch)
     found: Kind = request.param
     return found
 

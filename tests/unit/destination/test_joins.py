@@ -18,7 +18,8 @@ from engine.destination.writer import writes
 from engine.destination.writer.table import WriterTable
 from engine.spec.sink_settings import Sink
 from tests.support import recording_writer
-from tests.support.recording_writer import replayed_rows, without_spark
+from tests.support.no_spark import without_spark
+from tests.support.recording_writer import replayed_rows
 from tests.unit.destination.sink_run import Gate, Run, files, first_alone, insert, story_with_u
 from tests.unit.destination.support import World, mirror, wait_for
 
