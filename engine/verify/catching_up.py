@@ -10,6 +10,7 @@ from collections.abc import Callable
 from engine.base import clock
 from engine.capture.landing import MirrorReader
 from engine.ledger.state import TableState
+from engine.pipeline.controls import load_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
 from engine.pipeline.runner_record import RunnerRecord
@@ -51,6 +52,8 @@ def why_behind(
             return ""
         if why := _why_not_now(find_runner(directory)):
             return why
+        if committed.sink and committed.sink in load_controls(directory).sinks:
+            return "the sink is paused, and lacks the last changes"
         if ended():
             raise Incomparable("lagging", "the comparison was abandoned")
         if clock.monotonic_s() >= until_s:

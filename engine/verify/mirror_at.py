@@ -46,7 +46,7 @@ class CommittedEpochs:
     def __init__(self, folder: Path, sink: str = "") -> None:
         """sink: the name of the further sink whose tables are the mirrors; "" for the first destination."""
         self._folder = folder
-        self._sink = sink
+        self.sink = sink
         self._read_s = -math.inf
         self._ledger: Ledger | None = None
         self._state: State | None = None
@@ -108,22 +108,22 @@ class CommittedEpochs:
 
     def _owner(self, state: State) -> Owner:
         """How the mirrors name the pipeline. Raises Incomparable for a sink that the ledger does not have."""
-        if not self._sink:
+        if not self.sink:
             return state.owner
-        sink_record = state.sinks.get(self._sink)
+        sink_record = state.sinks.get(self.sink)
         if sink_record is None:
-            raise Incomparable("lagging", f"the sink {self._sink} has not joined yet")
+            raise Incomparable("lagging", f"the sink {self.sink} has not joined yet")
         if sink_record.stopped is not None:
             raise Incomparable("unverifiable", f"the sink has stopped: {sink_record.stopped.message}")
         return Owner(state.ledger, sink_record.id)
 
     def _require_joined(self, table: str, state: State) -> None:
         """Raises Incomparable while a sink that has joined later lacks the rows from before that."""
-        sink_record, table_state = state.sinks.get(self._sink), state.tables.get(table)
+        sink_record, table_state = state.sinks.get(self.sink), state.tables.get(table)
         if sink_record is None or table_state is None:
             return
         if sink_record.lacks_copy(table, table_state.generation):
-            raise Incomparable("lagging", f"the sink {self._sink} does not have its rows yet")
+            raise Incomparable("lagging", f"the sink {self.sink} does not have its rows yet")
 
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None

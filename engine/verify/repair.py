@@ -56,6 +56,9 @@ class Repair:
 
         Raises TidemarkError when a redump is refused. reason: for the journal.
         """
+        for one in results:
+            if one.verdict == "diverged":
+                self._check_paused(one.table)
         sent = {one.table: self._send(one, reason, say) for one in results if one.verdict == "diverged"}
         if sent and not self._alive():
             say("no runner is alive: running until caught-up")
@@ -111,16 +114,22 @@ class Repair:
             clock.sleep(_POLL_S)
 
     def _check_paused(self, table: str) -> None:
-        """Raises TidemarkError if the runner is paused, or the copy of the table.
+        """Raises TidemarkError if the runner is paused, the copy of the table, or the sink that is repaired.
 
         Nothing is redumped until that is resumed.
         """
-        runner = find_runner(self._directory)
+        runner, controls = find_runner(self._directory), load_controls(self._directory)
         paused = runner is not None and runner.alive and runner.state == "paused"
-        if paused or load_controls(self._directory).pausing(table):
+        if self._sink and self._sink in controls.sinks:
+            raise TidemarkError(
+                f"The repair of {table} waits, because the sink {self._sink} is paused.",
+                detail="The differences are as they were. A redump that was sent is done once it is resumed.",
+                hint=f"Resume it: tidemark resume SPEC --sink {self._sink}. Then verify again.",
+            )
+        if paused or controls.pausing(table):
             raise TidemarkError(
                 f"The repair of {table} waits, because {'the pipeline' if paused else 'its copy'} is paused.",
-                detail="The differences are as they were. The redump waits in the inbox.",
+                detail="The differences are as they were. A redump that was sent waits in the inbox.",
                 hint="Resume it: tidemark resume SPEC. Then verify again.",
             )
 
@@ -144,6 +153,7 @@ class Repair:
         epoch = self._verifier.committed.state(fresh=True).epoch
         deadline_s = clock.monotonic_s() + 2 * self._spec.sink.max_merge_delay_s + 60
         while not self._verifier.has_merged(before.table, epoch) and clock.monotonic_s() < deadline_s:
+            self._check_paused(before.table)
             clock.sleep(_POLL_S)
         result = self._verifier.verify(scope, "rows", lambda _: None)[0]
         return replace(result, scope=before.scope, whole=before.whole, rows=before.rows)

@@ -268,3 +268,33 @@ def test_what_an_earlier_pipeline_has_noted_of_a_place_is_forgotten(
     databases.queried(database_address, f"DROP TABLE {_place(database_kind, database)}")
     second.run("caught-up")
     _found_and_repaired(second, _damage(database_address, database_kind, database))
+
+
+@on("mysql")
+@pytest.mark.parametrize("database_address", ["postgresql"], indirect=True)
+def test_a_sink_that_is_paused_is_called_so(
+    server: Server,
+    database: str,
+    new_pipeline: PipelineFactory,
+    database_address: dict[str, Any],
+    database_kind: Kind,
+) -> None:
+    """By a comparison that waits for it, and by a repair, which ends at once. Resumed as the hint says, it is right."""
+    _source(server, database)
+    sink = f'[[sinks]]\nname = "reports"\ntype = "{database_kind}"\n{_section(database_address, "sinks")}'
+    pipeline = new_pipeline(server, database, merge=0.5, sink="max_merge_delay_s = 1", more=sink)
+    pipeline.run("caught-up")
+    runner = pipeline.start_streaming()
+    assert pipeline.command("pause", "--sink", "reports").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["sinks"][0]["state"] == "paused", runner)
+    server.execute(f"UPDATE {database}.t SET quantity = 5 WHERE id = 3")
+    behind = pipeline.command("verify", "--json", "--sink", "reports")
+    assert json.loads(behind.stdout)["tables"][0]["why"].startswith("the sink is paused")
+    databases.queried(database_address, f"DELETE FROM {_place(database_kind, database)} WHERE id = 7")
+    refused = pipeline.command("verify", "--repair", "--sink", "reports")
+    assert "because the sink reports is paused" in refused.stderr, refused.stdout + refused.stderr
+    assert pipeline.command("resume", "--sink", "reports").returncode == 0
+    repaired = pipeline.command("verify", "--repair", "--json", "--sink", "reports")
+    assert repaired.returncode == 0, repaired.stdout + repaired.stderr
+    assert json.loads(repaired.stdout)["tables"][0]["verdict"] == "verified"
+    pipeline.finish(runner)
