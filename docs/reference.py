@@ -22,6 +22,7 @@ from engine.spec.catalog_settings import CatalogSettings
 from engine.spec.database_settings import DatabaseSettings
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.kafka_settings import KafkaSettings
+from engine.spec.registry_settings import RegistrySettings
 from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.spec.throttle_settings import Throttle
@@ -40,6 +41,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     'sink.tables."GLOB"': SinkRules,
     "sink.catalog": CatalogSettings,
     "sink.kafka": KafkaSettings,
+    "sink.kafka.registry": RegistrySettings,
     "sink.database": DatabaseSettings,
     "sink.writer": WriterSettings,
     "spark": Spark,

@@ -6,6 +6,7 @@ from app.common.view.draft import Draft
 from app.wizard import frame
 from app.wizard.view import destination_kind
 from app.wizard.view.destination_kind import KAFKA_SETTINGS
+from engine.spec.kafka_settings import REGISTERED
 
 
 def fields(draft: Draft) -> None:
@@ -20,8 +21,18 @@ def fields(draft: Draft) -> None:
         *KAFKA_SETTINGS,
         "format",
         default="debezium-json",
-        help="The key of each message is the row's key as a JSON object.",
+        help="The key of each message is the row's key.",
     )
+    registry = (*KAFKA_SETTINGS, "registry")
+    if draft.get(*KAFKA_SETTINGS, "format") in REGISTERED or draft.get(*registry):
+        frame.text(
+            "Schema registry",
+            draft,
+            *registry,
+            "url",
+            placeholder="https://registry:8081",
+            help="The URL of Confluent's interface. Apicurio has it under /apis/ccompat/v7.",
+        )
     left, right = st.columns(2)
     with left:
         frame.text(

@@ -34,7 +34,7 @@ BEGIN_AGAIN = (
 )
 """The hint for a sink that cannot continue."""
 Wait = Callable[[float], None]
-"""Waits for some seconds at most; 0: only looks. Raises StopWorkError when the sink must not go on."""
+"""Waits for some seconds at most; 0: only looks. Raises StopWorkError when the sink must not continue."""
 _LOOK_S = 0.5
 _EPOCHS_AT_ONCE = 64
 

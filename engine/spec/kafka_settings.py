@@ -7,10 +7,17 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from engine.spec.periods import period_s
+from engine.spec.registry_settings import RegistrySettings
 from engine.spec.secrets import secret
 from engine.spec.section import Section
 
-MessageFormat = Literal["debezium-json", "changelog-json", "canal-json", "maxwell-json", "json"]
+MessageFormat = Literal[
+    "debezium-json", "changelog-json", "canal-json", "maxwell-json", "json", "debezium-avro", "avro", "json-schema"
+]
+REGISTERED: tuple[MessageFormat, ...] = ("debezium-avro", "avro", "json-schema")
+"""Formats whose schemas are in a registry."""
+ROW_FORMATS: tuple[MessageFormat, ...] = ("json", "avro", "json-schema")
+"""Formats whose messages are rows: one without a value deletes."""
 _TOPIC = re.compile(r"(?:[A-Za-z0-9._\-]|\{database\}|\{table\})+")
 _SERVERS = re.compile(r"[^\s,/@]+:\d{1,5}(?:,[^\s,/@]+:\d{1,5})*")
 
@@ -62,6 +69,8 @@ class KafkaSettings(Section):
     """The file that contains it."""
     ca: Path | None = None
     """The certificates of the authorities that may sign those of the brokers. By default, those of the system."""
+    registry: RegistrySettings | None = None
+    """The registry of the schemas of `avro`, `debezium-avro` and `json-schema` ([Schemas](kafka.md#schemas))."""
     certificate: Path | None = None
     """The certificate by which the brokers know this client, with `key`."""
     key: Path | None = None
@@ -106,6 +115,9 @@ class KafkaSettings(Section):
             raise ValueError(
                 "compaction and tombstones need a topic for each table: rows of two tables may have the same key"
             )
+        if (self.registry is not None) != (self.format in REGISTERED):
+            needs = "needs" if self.registry is None else "has no use for"
+            raise ValueError(f'format = "{self.format}" {needs} a [registry]')
         if self.compaction and self.format == "changelog-json":
             raise ValueError(
                 'compaction with format = "changelog-json": it would keep a -U without its +U; choose another format'
@@ -129,13 +141,16 @@ class KafkaSettings(Section):
 
     def secrets(self) -> list[tuple[str | None, Path | None]]:
         """The references to its secrets, for `spec.secrets.secret`."""
-        return [(self.password_env, self.password_file)]
+        of_registry = self.registry
+        more = [] if of_registry is None else [(of_registry.password_env, of_registry.password_file)]
+        return [(self.password_env, self.password_file), *more]
 
     def below(self, root: Path) -> Self:
         """With files that do not depend on the current folder. root: of relative paths."""
         names = ("password_file", "ca", "certificate", "key")
         files = {name: root / path for name in names if (path := getattr(self, name)) is not None}
-        return self.model_copy(update=files)
+        registry = None if self.registry is None else self.registry.below(root)
+        return self.model_copy(update={**files, "registry": registry})
 
     def client(self) -> dict[str, Any]:
         """The settings of a client of librdkafka. Raises SpecError if a secret is missing."""

@@ -50,8 +50,8 @@ class WriterSettings(Section):
             raise ValueError(f'writer.{needed}: missing; type = "{kind}" needs it')
         if wrong := sorted(unused & self.model_fields_set):
             raise ValueError(f'writer.{wrong[0]}: not for type = "{kind}"')
-        given = "".join(self.options.values())
-        if self.mode == "overwrite" and not ("{epoch}" in given and "{part}" in given):
+        places = "".join(self.options.values())
+        if self.mode == "overwrite" and not ("{epoch}" in places and "{part}" in places):
             raise ValueError(
                 'writer.options: mode = "overwrite" needs {epoch} and {part} in the place that is written, such as '
                 "/data/{table}/{epoch}-{part}; a write would replace the rows of another one"

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Console, OpenPage, healthy
 from tests.servers.kafka_broker import kafka_broker
 from tests.servers.postgres import postgres
+from tests.servers.registry import schema_server
 
 
 def fill(page: Page, label: str, text: str) -> None:
@@ -181,7 +182,7 @@ def test_a_destination_of_a_function(simulated: Console, open_page: OpenPage, tm
 
 def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_path: Path) -> None:
     """Brokers that do not answer are named; those that do are tried. The spec has what was chosen."""
-    with kafka_broker(tmp_path) as broker:
+    with kafka_broker(tmp_path) as broker, schema_server(tmp_path) as registry:
         page = _destination(simulated, open_page, "0000abcf", "Kafka topics")
         expect(page.get_by_text("Kafka topics have no mirrors.")).to_be_visible()
         fill(page, "Brokers", "127.0.0.1:1")
@@ -191,7 +192,14 @@ def test_a_destination_in_kafka(simulated: Console, open_page: OpenPage, tmp_pat
         expect(page.get_by_text("the brokers answer · writable")).to_be_visible()
         fill(page, "Topic", "shop.{table}")
         choose(page, "Messages", "Plain rows; a deletion is a message without a value")
+        choose(page, "Messages", "Rows in Avro, with a schema registry")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("registry")
+        page.screenshot(path=tmp_path / "no-registry.png", full_page=True)
+        fill(page, "Schema registry", "http://127.0.0.1:1")
+        expect(page.get_by_test_id("stAlert").last).to_contain_text("The schema registry does not answer")
+        fill(page, "Schema registry", registry.url)
+        expect(page.get_by_text("the brokers answer · writable")).to_be_visible()
         page.screenshot(path=tmp_path / "kafka.png", full_page=True)
         healthy(page)
     (draft,) = [text for path in simulated.home.rglob("*.json") if "shop.{table}" in (text := path.read_text())]
-    assert all(word in draft for word in ('"kafka"', broker.address, '"json"', "staged"))
+    assert all(word in draft for word in ('"kafka"', broker.address, '"avro"', registry.url, "staged"))

@@ -1,6 +1,7 @@
 """Reads topics as a plain consumer of committed messages does."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,10 @@ class Read:
     offset: int
 
 
-def messages(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Read]:
-    """All messages of a topic, by partition, in order; none if it is not there."""
+def messages(
+    servers: str, topic: str, *, isolation: str = "read_committed", parse: Callable[[bytes], Any] = json.loads
+) -> list[Read]:
+    """All messages of a topic, by partition, in order; none if it is not there. parse: of values."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -51,8 +54,10 @@ def messages(servers: str, topic: str, *, isolation: str = "read_committed") -> 
             value, key = message.value(), message.key()
             pairs: Any = message.headers() or []
             headers = {name: content.decode() for name, content in pairs}
-            parsed = None if value is None else json.loads(value)
-            found.append(Read(None if key is None else key.decode(), parsed, headers, number, offset))
+            parsed = None if value is None else parse(value)
+            found.append(
+                Read(None if key is None else key.decode(errors="backslashreplace"), parsed, headers, number, offset)
+            )
         return found
     finally:
         consumer.close()

@@ -54,6 +54,13 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "destination/writer/table.py::WriterTable.check": (1, INPUT),
     "destination/writer/table.py::WriterTable.open": (2, OUTSIDE),
     "destination/writer/written_epochs.py::ProgressFile.read": (1, OUTSIDE),
+    "destination/kafka/registered_messages.py::RegisteredMessages._named": (1, INPUT),
+    "destination/kafka/registered_messages.py::RegisteredMessages.keys": (1, INPUT),
+    "destination/kafka/schema_registry.py::SchemaRegistry.schema_of": (1, INPUT),
+    "destination/kafka/schema_registry.py::SchemaRegistry._request": (
+        1,
+        ("test_kafka_schemas.py::test_a_schema_that_is_refused_stops_its_table_and_is_ended_as_the_hint_says",),
+    ),
     "destination/kafka/broker_trial.py::": (3, OUTSIDE),
     "destination/kafka/client.py::_final": (
         3,

@@ -65,6 +65,9 @@ MESSAGES = {
     "canal-json": "Canal's JSON",
     "maxwell-json": "Maxwell's JSON",
     "json": "Plain rows; a deletion is a message without a value",
+    "debezium-avro": "Debezium's envelope in Avro, with a schema registry",
+    "avro": "Rows in Avro, with a schema registry",
+    "json-schema": "Rows in JSON, with a schema registry",
 }
 """The values of `sink.kafka.format`, and their labels."""
 FOLDER_REMEDY = "Choose another folder, or grant this user write permission."

@@ -12,6 +12,7 @@ json_values           Arrow columns as JSON texts
 row_events            images in pairs: what happened to each row
 vanished_keys         what a new copy no longer has, read back from the topic
 message_formats       events as messages: Debezium's, Canal's and Maxwell's JSON, changelog-json, plain rows
+registered_messages   those whose schemas are in a registry (`schema_registry`): Avro, by `avro_values`, and JSON
 
 An epoch is one transaction, and so is its number in the state topic: it is there with the messages, or not at all. The
 two producers of a pipeline have transactional identifiers of their own. A later runner's `init_transactions` ends what

@@ -7,6 +7,7 @@ from confluent_kafka.cimpl import NewTopic
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.store_errors import StoreAccessError
 from engine.destination.kafka.client import ANSWER_S, Clients
+from engine.destination.kafka.schema_registry import SchemaRegistry
 from engine.spec.kafka_settings import KafkaSettings
 from engine.store.folder_trial import FolderTrial
 
@@ -28,6 +29,8 @@ def tried(settings: KafkaSettings, answer_s: float | None = None) -> FolderTrial
         clients.asked(lambda: future.result(ANSWER_S), admin)
         producer = clients.producer(_TRIAL, lambda *_: None)
         clients.asked(lambda: producer.init_transactions(ANSWER_S), producer)
+        if settings.registry is not None:
+            SchemaRegistry(settings.registry).ask()
     except StoreAccessError as error:
         return FolderTrial(str(error), _LOGIN)
     except OSError as error:
@@ -42,8 +45,10 @@ def tried(settings: KafkaSettings, answer_s: float | None = None) -> FolderTrial
 
 
 def ask(settings: KafkaSettings, answer_s: float | None = None) -> None:
-    """Raises StoreAwayError or StoreAccessError if the brokers do not answer."""
+    """Raises StoreAwayError or StoreAccessError if the brokers do not answer, or the registry."""
     _asked(Clients(settings), answer_s)
+    if settings.registry is not None:
+        SchemaRegistry(settings.registry).ask()
 
 
 def _asked(clients: Clients, answer_s: float | None) -> AdminClient:

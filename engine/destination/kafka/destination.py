@@ -15,6 +15,7 @@ from engine.destination.fence import Term
 from engine.destination.kafka.client import Clients
 from engine.destination.kafka.epoch_transaction import EpochTransaction, TransactionalProducer
 from engine.destination.kafka.kafka_terms import KafkaTerms
+from engine.destination.kafka.schema_registry import SchemaRegistry
 from engine.destination.kafka.sent_records import SentChanges
 from engine.destination.kafka.shared_topics import SharedTopics
 from engine.destination.kafka.snapshot_messages import SnapshotMessages
@@ -37,6 +38,7 @@ class KafkaDestination:
         self._staged_landing = None if landing is not None else StagedLanding(sink.folder)
         self._landing = landing or StagedLanding(sink.folder)
         self._clients = Clients(self._settings)
+        self._registry = None if self._settings.registry is None else SchemaRegistry(self._settings.registry)
         self._topics = Topics(self._clients)
         self._states: dict[str, StateTopic] = {}
         self._producers: dict[str, tuple[TransactionalProducer, TransactionalProducer]] = {}
@@ -111,6 +113,7 @@ class KafkaDestination:
                     self._terms,
                     EpochTransaction(epochs, state, snapshot_messages.settle),
                     snapshot_messages,
+                    self._registry,
                 )
             return self._shared
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from engine.decode.schema import TM_POSITION, TM_SEQ, TM_TS, TM_TX, Table
 from engine.destination.kafka.json_values import joined, json_objects, json_text, quoted
+from engine.destination.kafka.registered_messages import EnvelopeFacts, RegisteredMessages
 from engine.destination.kafka.row_events import NONE, Indexes, RowEvents, halves
 from engine.spec.kafka_settings import KafkaSettings, MessageFormat
 
@@ -34,7 +35,11 @@ class MadeMessages:
 class MessageMaker:
     """Makes the messages of one table. name: of the destination, for Debezium's `source`."""
 
-    def __init__(self, table: Table, settings: KafkaSettings, name: str) -> None:
+    def __init__(
+        self, table: Table, settings: KafkaSettings, name: str, registered: RegisteredMessages | None = None
+    ) -> None:
+        """registered: makes the keys and values of a format with schemas."""
+        self._registered = registered
         self._table = table
         self._settings = settings
         self._name = name
@@ -51,9 +56,6 @@ class MessageMaker:
         """The messages of events. now_ms: the time, in milliseconds since 1970."""
         if self._settings.format == "changelog-json":
             events = halves(events)
-        keyless = not self._table.key  # then the keys are the rows
-        rows = events.keys if keyless else json_objects(events.images, self._columns(events.images), iso=self._iso)
-        image = _EventImages(rows, events)
         keys = events.keys.take(pa.array(events.last))
         is_deletion = (events.after == NONE) if events.is_half is None else (events.after == NONE) & ~events.is_half
         facts = events.images.take(pa.array(events.last)) if not events.is_snapshot else pa.table({})
@@ -61,9 +63,21 @@ class MessageMaker:
         kinds = _by_kind(events, _KindWords("+I", "+U", "-D", kind))
         if events.is_half is not None and not events.is_snapshot:
             kinds = _halved(events, kinds)
-        values = _FORMATS[self._settings.format](self, image, facts, now_ms)
         keys = _digested(keys, keyed=bool(self._table.key))
+        if self._registered is None:
+            image = _EventImages(self._rows(events), events)
+            values = _FORMATS[self._settings.format](self, image, facts, now_ms)
+        else:
+            keys = self._registered.keys(events, keys)
+            columns, envelope = self._columns(events.images), _envelope_facts(events, facts)
+            values = self._registered.values(events, columns, facts, envelope, now_ms)
         return MadeMessages(keys, values.cast(pa.binary()), is_deletion, kinds, facts)
+
+    def _rows(self, events: RowEvents) -> pa.ChunkedArray:
+        """The images as JSON."""
+        if not self._table.key:  # then the keys are the rows
+            return events.keys
+        return json_objects(events.images, self._columns(events.images), iso=self._iso)
 
     def _columns(self, rows: pa.Table) -> list[str]:
         return [column.name for column in self._table.columns if column.name in rows.column_names]
@@ -169,6 +183,12 @@ def _halved(events: RowEvents, kinds: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _constant(text: str, count: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.repeat(pa.scalar(text), count)])
+
+
+def _envelope_facts(events: RowEvents, facts: pa.Table) -> EnvelopeFacts:
+    op = _by_kind(events, _KindWords("c", "u", "d", "r"))
+    file, offset = (op, op) if events.is_snapshot else _position(facts)
+    return EnvelopeFacts(op, file, offset)
 
 
 def _position(facts: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:

@@ -91,7 +91,7 @@ class KafkaTable:
         folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
         check_files(folder, files)
         sent = self._sent_changes()
-        made = TableMessages(self.table, shared.settings, shared.name, self._topic.name, epoch, sent.generation)
+        made = self._made(epoch, sent.generation)
         if kind == CHUNKS:
             if shared.transaction.has((self._changes_key,)):
                 shared.transaction.commit()  # changes of earlier epochs stand before these rows
@@ -134,7 +134,7 @@ class KafkaTable:
             return None
         shared.terms.check()
         shared.transaction.commit()
-        made = TableMessages(self.table, shared.settings, shared.name, self._topic.name, epoch, sent.generation)
+        made = self._made(epoch, sent.generation)
         record = replace(self._sent_changes(), completed=epoch).to_json()
         count = shared.transaction.add(VanishedKeys(shared.clients, made), {self._changes_key: record})
         return _event(self.table, epoch, count, 0, began_s) if count else None
@@ -148,6 +148,12 @@ class KafkaTable:
         self._shared.transaction.leave_out(keys)
         self._topic.delete()
         self._shared.snapshots.write(dict.fromkeys(keys))
+
+    def _made(self, epoch: int, generation: int) -> TableMessages:
+        shared = self._shared
+        return TableMessages(
+            self.table, shared.settings, shared.name, self._topic.name, epoch, generation, shared.registry
+        )
 
     def _has_sent(self) -> bool:
         """Whether anything of the table was ever sent, in any earlier count of epochs."""

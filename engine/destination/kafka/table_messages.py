@@ -16,8 +16,10 @@ from engine.capture.files import DataFile
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, TM_TX, Table
 from engine.destination.kafka.epoch_transaction import KafkaMessage
 from engine.destination.kafka.message_formats import MadeMessages, MessageMaker
+from engine.destination.kafka.registered_messages import RegisteredMessages
 from engine.destination.kafka.row_events import RowEvents, complete_rows, row_events, rows_read
-from engine.spec.kafka_settings import KafkaSettings
+from engine.destination.kafka.schema_registry import SchemaRegistry
+from engine.spec.kafka_settings import ROW_FORMATS, KafkaSettings
 from engine.store.folder import Folder
 
 MessageHeaders = list[tuple[str, str | bytes | None]]
@@ -25,7 +27,7 @@ MessageHeaders = list[tuple[str, str | bytes | None]]
 
 @dataclass(frozen=True)
 class TableMessages:
-    """Makes the messages of one epoch of a table. name: of the sink. topic: the table's."""
+    """Makes the messages of one epoch of a table. name: of the sink. topic: the table's. registry: of schemas."""
 
     table: Table
     settings: KafkaSettings
@@ -33,6 +35,7 @@ class TableMessages:
     topic: str
     epoch: int
     generation: int
+    registry: SchemaRegistry | None = None
 
     def of(self, events: Iterable[tuple[MessageMaker, RowEvents]]) -> Iterator[KafkaMessage]:
         """The messages of events, as they are sent."""
@@ -43,11 +46,14 @@ class TableMessages:
     @property
     def maker(self) -> MessageMaker:
         """Makes messages of events."""
-        return MessageMaker(self.table, self.settings, self.name)
+        registry = self.registry
+        arguments = self.table, self.settings, self.name
+        registered = None if registry is None else RegisteredMessages(*arguments, registry, self.topic)
+        return MessageMaker(*arguments, registered)
 
     def _sent(self, messages: MadeMessages) -> Iterator[KafkaMessage]:
         self._check_size(messages)
-        tombstones = self.settings.tombstones and self.settings.format != "json"
+        tombstones = self.settings.tombstones and self.settings.format not in ROW_FORMATS
         keys, values = messages.keys.to_pylist(), messages.values.to_pylist()
         headers: Iterable[Any] = self._headers(messages) if self.settings.headers else [None] * len(keys)
         for key, value, deletes, own in zip(keys, values, messages.is_deletion.tolist(), headers, strict=True):

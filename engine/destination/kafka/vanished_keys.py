@@ -19,8 +19,9 @@ from engine.base import clock
 from engine.base.store_errors import StoreAwayError
 from engine.destination.kafka.client import ANSWER_S, Clients
 from engine.destination.kafka.epoch_transaction import KafkaMessage
+from engine.destination.kafka.registered_messages import envelope_deletion
 from engine.destination.kafka.table_messages import TableMessages
-from engine.spec.kafka_settings import MessageFormat
+from engine.spec.kafka_settings import ROW_FORMATS
 
 _BATCH = 10_000
 
@@ -72,7 +73,7 @@ class VanishedKeys:
             for number in answer.topics[self.topic].partitions:
                 consumer.assign([TopicPartition(self.topic, number, 0)])
                 for key, value in self._left(consumer):
-                    deletion = deletion_of(settings.format, value, now_ms)
+                    deletion = deletion_of(self.made, value, now_ms)
                     yield KafkaMessage(self.topic, key, deletion, headers)
                     if settings.tombstones and deletion is not None:
                         yield KafkaMessage(self.topic, key, None, headers)
@@ -110,12 +111,15 @@ class VanishedKeys:
                 yield message.key(), None if is_gone else message.value()
 
 
-def deletion_of(format_: MessageFormat, value: bytes, now_ms: int) -> bytes | None:
+def deletion_of(made: TableMessages, value: bytes, now_ms: int) -> bytes | None:
     """The message that deletes the row of another message. now_ms: milliseconds since 1970."""
+    format_ = made.settings.format
+    if format_ in ROW_FORMATS:
+        return None
+    if made.registry is not None:
+        return envelope_deletion(made.registry, value, now_ms)
     row = json.loads(value)
     match format_:
-        case "json":
-            return None
         case "debezium-json":
             envelope = _Envelope(**row)
             source = envelope.source | {"snapshot": "false"}

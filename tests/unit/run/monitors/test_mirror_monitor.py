@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.capture.landing import MirrorReader
-from engine.destination.delta import landing
 from engine.destination.delta.landing import DeltaLanding
 from engine.destination.delta.log.foreign_commits import commits_after
+from engine.destination.delta.read import delta_reader
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import TableStateChanged
@@ -243,7 +243,7 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
             raise PermissionError(13, "Permission denied", folder.url)
         return commits_after(folder, version)
 
-    monkeypatch.setattr(landing, "commits_after", after)
+    monkeypatch.setattr(delta_reader, "commits_after", after)
     monkeypatch.setattr(helpers, "CALM_S", 0.2)
     written(lake, 1)
     with closing(World(tmp_path, lake)) as world:

@@ -1,0 +1,248 @@
+"""Messages with a schema in a registry: Avro of rows, Avro of Debezium's envelope, and JSON of rows.
+
+Each key and value begins with the number of its schema. The schema is that of the columns that the rows have, so a
+column that a table gets is in the schema from its first row on.
+
+Source: Debezium, "Change event values"; Apache Avro specification, "Schema Declaration"; JSON Schema, draft 7.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.base.errors import DestinationError
+from engine.decode.schema import TM_SEQ, TM_TS, TM_TX, Table
+from engine.destination.kafka.avro_values import (
+    avro_type,
+    joined,
+    nullable_records,
+    or_null,
+    records,
+    values,
+)
+from engine.destination.kafka.json_values import json_objects
+from engine.destination.kafka.row_events import NONE, RowEvents
+from engine.destination.kafka.schema_registry import PREFIX_BYTES, SchemaRegistry, SchemaType
+from engine.spec.kafka_settings import KafkaSettings
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+_NULL = b"\x00"
+_DIGEST = "row_digest"
+_SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "namespace": "io.debezium.connector.mysql",
+    "fields": [
+        {"name": "version", "type": "string"},
+        {"name": "connector", "type": "string"},
+        {"name": "name", "type": "string"},
+        {"name": "ts_ms", "type": "long"},
+        {"name": "snapshot", "type": "string"},
+        {"name": "db", "type": "string"},
+        {"name": "table", "type": "string"},
+        {"name": "gtid", "type": ["null", "string"], "default": None},
+        {"name": "file", "type": ["null", "string"], "default": None},
+        {"name": "pos", "type": ["null", "long"], "default": None},
+        {"name": "sequence", "type": ["null", "string"], "default": None},
+    ],
+}
+_TRANSACTION = {"type": "record", "name": "block", "namespace": "event", "fields": [{"name": "id", "type": "string"}]}
+
+
+@dataclass(frozen=True)
+class EnvelopeFacts:
+    """Columns of the envelope, over the events: texts, and integers."""
+
+    op: pa.ChunkedArray
+    file: pa.ChunkedArray
+    position: pa.ChunkedArray
+
+
+class RegisteredMessages:
+    """The keys and values of one table's messages.
+
+    name: of the sink. topic: the table's.
+    """
+
+    def __init__(self, table: Table, settings: KafkaSettings, name: str, registry: SchemaRegistry, topic: str) -> None:
+        self._table = table
+        self._settings = settings
+        self._name = name
+        self._registry = registry
+        self._topic = topic
+        self._iso = settings.timestamps == "iso"
+        self._namespace = avro_name(table.database)
+        self._is_json = settings.format == "json-schema"
+
+    def keys(self, events: RowEvents, digests: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The keys of events. digests: of the rows, as bytes, for a table without a key."""
+        rows = events.images.take(pa.array(events.last))
+        names = list(self._table.key)
+        if not names:
+            rows, names = pa.table({_DIGEST: digests.cast(pa.string())}), [_DIGEST]
+        if self._is_json:
+            return self._framed("key", self._json_schema(rows, names), json_objects(rows, names, iso=self._iso))
+        keys = records(rows, names)
+        if keys.null_count:
+            raise DestinationError(
+                f"A row of {self._table.full_name} has NULL in its key.",
+                detail="The table stops before this epoch; the others continue.",
+                hint='Choose a format without a registry, such as "debezium-json".',
+            )
+        fields = [{"name": name, "type": avro_type(rows[name].type)} for name in names]
+        return self._framed("key", self._record("Key", self._named(fields)), keys)
+
+    def values(
+        self, events: RowEvents, columns: Sequence[str], facts: pa.Table, envelope: EnvelopeFacts, now_ms: int
+    ) -> pa.ChunkedArray:
+        """The values of events. columns: of the rows. facts: the images of the events. now_ms: the time."""
+        if self._is_json:
+            rows = json_objects(events.images, columns, iso=self._iso)
+            return self._framed("value", self._json_schema(events.images, columns), _taken(rows, events.after))
+        rows = nullable_records(events.images, columns)
+        row = self._row_schema(events.images, columns)
+        if self._settings.format == "avro":
+            return self._framed("value", self._record(avro_name(self._table.name), row), _taken(rows, events.after))
+        value = self._record("Value", row)
+        body = joined(
+            len(events),
+            [
+                or_null(_taken(rows, events.before)),
+                or_null(_taken(rows, events.after)),
+                self._source(events, facts, envelope),
+                values(envelope.op),
+                or_null(values(_repeated(now_ms, len(events)))),
+                _NULL if events.is_snapshot else or_null(values(facts[TM_TX].cast(pa.string()))),
+            ],
+        )
+        return self._framed("value", self._envelope_schema(value), body)
+
+    def _source(self, events: RowEvents, facts: pa.Table, envelope: EnvelopeFacts) -> pa.ChunkedArray:
+        count, names = len(events), (self._table.database, self._table.name)
+        constant = [values(_repeated(text, count)) for text in ("tidemark", "mysql", self._name)]
+        snapshot, *place = (values(_repeated(text, count)) for text in (str(events.is_snapshot).lower(), *names))
+        if events.is_snapshot:
+            return joined(count, [*constant, values(_repeated(0, count)), snapshot, *place, *[_NULL] * 4])
+        at_ms = pc.fill_null(pc.divide(facts[TM_TS].cast(pa.int64()), 1000), 0)
+        own = (
+            facts[TM_TX].cast(pa.string()),
+            envelope.file,
+            envelope.position.cast(pa.int64()),
+            facts[TM_SEQ].cast(pa.string()),
+        )
+        return joined(count, [*constant, values(at_ms), snapshot, *place, *(or_null(values(one)) for one in own)])
+
+    def _row_schema(self, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
+        fields = [{"name": name, "type": ["null", avro_type(rows[name].type)], "default": None} for name in columns]
+        return self._named(fields)
+
+    def _named(self, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The fields by names that Avro accepts. Raises DestinationError if two become one."""
+        names = dict[str, str]()
+        for one in fields:
+            own, name = one["name"], avro_name(one["name"])
+            other = names.setdefault(name, own)
+            if other != own:
+                raise DestinationError(
+                    f"The columns {other} and {own} of {self._table.full_name} would both be {name} in Avro.",
+                    detail="The table stops before this epoch; the others continue.",
+                    hint='Exclude one of them, or choose a format without Avro, such as "json-schema".',
+                )
+        return [one | {"name": avro_name(one["name"])} for one in fields]
+
+    def _record(self, name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+        namespace = self._namespace if name == avro_name(self._table.name) else self._record_namespace
+        return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
+
+    @property
+    def _record_namespace(self) -> str:
+        return f"{self._namespace}.{avro_name(self._table.name)}"
+
+    def _envelope_schema(self, value: dict[str, Any]) -> dict[str, Any]:
+        again = f"{self._record_namespace}.Value"
+        fields: list[dict[str, Any]] = [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", again], "default": None},
+            {"name": "source", "type": _SOURCE},
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+            {"name": "transaction", "type": ["null", _TRANSACTION], "default": None},
+        ]
+        return self._record("Envelope", fields)
+
+    def _json_schema(self, rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
+        properties = {name: {"oneOf": [{"type": "null"}, _json_type(rows[name].type)]} for name in columns}
+        return {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "title": self._table.full_name,
+            "type": "object",
+            "properties": properties,
+        }
+
+    def _framed(self, part: str, schema: Any, bodies: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The bodies, each with the number of the schema in front; NULL stays NULL."""
+        kind: SchemaType = "JSON" if self._is_json else "AVRO"
+        subject = f"{self._topic}-{part}"
+        if self._settings.has_one_topic:  # the tables of a topic have schemas of their own
+            subject = f"{self._topic}-{self._record_namespace}-{part}"
+        prefix = self._registry.prefix(subject, schema, kind)
+        return joined(len(bodies), [prefix, bodies.cast(pa.binary())])
+
+
+def avro_name(text: str) -> str:
+    """The nearest name that Avro accepts."""
+    name = _NOT_IN_NAMES.sub("_", text)
+    return name if name and not name[0].isdigit() else f"_{name}"
+
+
+def envelope_deletion(registry: SchemaRegistry, message: bytes, now_ms: int) -> bytes:
+    """The message in Avro that deletes the row of another message. now_ms: milliseconds since 1970."""
+    schema = registry.schema_of(message)
+    before, _, source, *_ = schema["fields"]
+    body = io.BytesIO(message[PREFIX_BYTES:])
+    ends = [body.tell()]
+    for field in (before, before, source):  # the row after has the type of the row before
+        fastavro.schemaless_reader(body, fastavro.parse_schema(_plain(field["type"])), None)
+        ends.append(body.tell())
+    content = body.getvalue()
+    row, origin = content[ends[1] : ends[2]], content[ends[2] : ends[3]]
+    op, at = values(_repeated("d", 1))[0].as_py(), or_null(values(_repeated(now_ms, 1)))[0].as_py()
+    deletion: bytes = message[:PREFIX_BYTES] + row + _NULL + origin + op + at + _NULL
+    return deletion
+
+
+def _plain(schema: Any) -> Any:
+    """A schema without logical types: Python has no date of the year 0, which MySQL has."""
+    if isinstance(schema, dict):
+        return {key: _plain(one) for key, one in schema.items() if key != "logicalType"}
+    return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _taken(rows: pa.ChunkedArray, indexes: Any) -> pa.ChunkedArray:
+    return rows.take(pa.array(indexes, mask=indexes == NONE))
+
+
+def _repeated(value: str | int, count: int) -> pa.Array:
+    kind = pa.string() if isinstance(value, str) else pa.int64()
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _json_type(kind: pa.DataType) -> dict[str, Any]:
+    """What `json_values` writes. `connect.type` is what Kafka Connect makes of it."""
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    if pa.types.is_integer(kind):
+        return {"type": "integer", "connect.type": f"int{kind.bit_width}"}
+    if pa.types.is_floating(kind):
+        return {"type": "number", "connect.type": f"float{kind.bit_width}"}
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return {"type": "string", "connect.type": "bytes"}
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": {"type": ["number", "string"]}}
+    return {"type": "string"}
