@@ -32,6 +32,9 @@ class KafkaSettings(Section):
     tables. In names, characters that Kafka does not accept become `_`."""
     format: MessageFormat = "debezium-json"
     """What a message is ([Messages](kafka.md#messages))."""
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """`exactly_once`: an epoch is a transaction. `at_least_once`: messages are there once they are sent, and after an
+    error or a kill some come again ([At least once](kafka.md#at-least-once))."""
     timestamps: Literal["sql", "iso"] = "sql"
     """How DATETIME and TIMESTAMP are written: `2026-01-31 12:30:00.5` or `2026-01-31T12:30:00.5`; a TIMESTAMP is in
     UTC, and has a `Z` at its end."""

@@ -92,6 +92,36 @@ def test_a_table_under_load_is_its_messages(
     assert not list((pipeline.folder / "lake").glob("orders*")), "files are staged, and go"
 
 
+@on("mariadb")
+def test_at_least_once_lacks_nothing_and_the_last_message_of_a_key_is_the_newest(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """From a runner that is killed again and again, and a broker that is killed meanwhile; of any isolation level."""
+    seed_table(server, database, "orders", depth(2_000, 100_000), binlog=False)
+    more = _section(broker, 'delivery = "at_least_once"')
+    pipeline = new_pipeline(server, database, kind="kafka", chunk_rows=500, merge=1.0, more=more)
+    chance = random.Random(7)
+    with Workload(server, database, "orders", seed=2, rate=200) as load:
+        for number in range(depth(3, 20)):
+            goal = len(pipeline.events("sink.applied")) + 1
+            runner = pipeline.start(killed=True)
+            pipeline.wait_for(partial(_has_applied, pipeline, goal), runner)
+            if number == 1:
+                broker.kill()
+                pipeline.wait_for(lambda: bool(pipeline.events("store.away")), runner)
+                broker.start()
+                pipeline.wait_for(partial(_has_applied, pipeline, goal + 3), runner)
+            time.sleep(chance.uniform(0.0, 3.0))
+            runner.kill()
+            runner.wait()
+        load.stop()
+    pipeline.run("caught-up")
+    found = kafka.messages(broker.address, f"{database}.orders", isolation="read_uncommitted")
+    source = source_table(server, database, "orders").select(["id", "quantity"])
+    there = {key: row["quantity"] for key, row in kafka.replayed(found).items()}
+    assert there == dict(zip(source["id"].to_pylist(), source["quantity"].to_pylist(), strict=True))
+
+
 @on("mysql")
 def test_delta_and_kafka_on_one_pipeline(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker

@@ -2,7 +2,7 @@
 
 destination           the destination; `table`: one captured table of it, with `table_topic` and `table_messages`;
                       `shared_topics`: what tables share
-epoch_transaction     the messages of an epoch, of all tables, in one transaction
+epoch_transaction     the messages of an epoch, of all tables, in one transaction; `repeating_producer`: without one
 snapshot_messages     the rows of chunks, in transactions of bounded size
 state_topic           which epochs the topics have, and which runner may write (`kafka_terms`): a compacted topic.
                       `sent_records` has what it says of tables

@@ -107,17 +107,18 @@ class Clients:
         return explained(cause, self.settings.servers)
 
     def producer(self, identity: str, on_delivery: Callable[[KafkaError | None, Any], None]) -> Producer:
-        """A producer of transactions. on_delivery: called for each message that was not stored.
+        """A producer.
 
-        It holds at most 64 MiB of messages: what is produced beyond waits. Equal keys get the partitions that Kafka's
+        identity: of its transactions; "" for one without. on_delivery: called for each message that was not stored. It
+        holds at most 64 MiB of messages: what is produced beyond waits. Equal keys get the partitions that Kafka's
         own clients give them.
         """
         settings = self.settings
+        timeout = {"transaction.timeout.ms": settings.transaction_timeout_s * 1000}
         return Producer(
             {
                 **self._common(),
-                "transactional.id": identity,
-                "transaction.timeout.ms": settings.transaction_timeout_s * 1000,
+                **({"transactional.id": identity, **timeout} if identity else {"enable.idempotence": True}),
                 "message.timeout.ms": settings.transaction_timeout_s * 1000,
                 "compression.type": settings.compression,
                 "message.max.bytes": settings.max_message_bytes + (16 << 10),

@@ -5,7 +5,8 @@ first destination of the pipeline has them.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from engine.capture.landing import Landing
@@ -15,6 +16,7 @@ from engine.destination.fence import Term
 from engine.destination.kafka.client import Clients
 from engine.destination.kafka.epoch_transaction import EpochTransaction, TransactionalProducer
 from engine.destination.kafka.kafka_terms import KafkaTerms
+from engine.destination.kafka.repeating_producer import RepeatingProducer
 from engine.destination.kafka.schema_registry import SchemaRegistry
 from engine.destination.kafka.sent_records import SentChanges
 from engine.destination.kafka.shared_topics import SharedTopics
@@ -76,10 +78,12 @@ class KafkaDestination:
         with self._lock:
             if ledger not in self._producers:
                 identity, check = f"tidemark-{ledger}{self._suffix}", self._terms.check_now
-                self._producers[ledger] = (
-                    TransactionalProducer(self._clients, identity, check),
-                    TransactionalProducer(self._clients, f"{identity}-snapshot", check),
-                )
+                make: Callable[[Clients, str, Callable[[], object]], TransactionalProducer] = TransactionalProducer
+                if self._settings.delivery == "at_least_once":
+                    make = partial(RepeatingProducer, state_topic=self._state(ledger).name)
+                names = (identity, f"{identity}-snapshot")
+                epochs, snapshots = (make(self._clients, name, check) for name in names)
+                self._producers[ledger] = epochs, snapshots
             return self._producers[ledger]
 
     def recall(self, newest: Term | None) -> None:
@@ -91,6 +95,13 @@ class KafkaDestination:
             for state in self._states.values():
                 state.forget()
             self._topics.all(newest=True)
+
+    def give_up(self) -> None:
+        """Messages that wait for a broker must not come after those of the next opening."""
+        with self._lock:
+            for producers in self._producers.values():
+                for producer in producers:
+                    producer.give_up()
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> KafkaTable:
         """Its topic, and its records in the state topic."""

@@ -100,39 +100,44 @@ class TransactionalProducer:
 
     def send(self, messages: Iterable[KafkaMessage]) -> int:
         """Send messages in the open transaction. Returns how many. Waits while the queue is full."""
-        assert self._producer is not None
-        produce, poll, count = self._producer.produce, self._producer.poll, 0
+        count = 0
         with self._explaining():
             for one in messages:
+                producer = self._producer_of(one.topic)
                 while True:
                     try:
-                        produce(one.topic, one.value, one.key, headers=one.headers)
+                        producer.produce(one.topic, one.value, one.key, headers=one.headers)
                         break
                     except BufferError:
-                        self._wait_for_room()
+                        self._wait_for_room(producer)
                 count += 1
                 if not count & 1023:
-                    poll(0)
+                    producer.poll(0)
                     self.raise_fault(one.topic)
         return count
 
-    def _wait_for_room(self) -> None:
+    def _producer_of(self, topic: str) -> Producer:
+        """The one that sends the messages of a topic."""
         assert self._producer is not None
-        waiting, deadline_s = len(self._producer), clock.monotonic_s() + _STALL_S
-        while waiting and len(self._producer) >= waiting:
-            self._producer.poll(0.1)
+        return self._producer
+
+    def _wait_for_room(self, producer: Producer) -> None:
+        waiting, deadline_s = len(producer), clock.monotonic_s() + _STALL_S
+        while waiting and len(producer) >= waiting:
+            producer.poll(0.1)
             if clock.monotonic_s() > deadline_s:
                 raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no more messages.")
 
     def flush(self) -> None:
         """Wait until the messages of all threads are stored, or refused. May be called by any thread."""
-        producer = self._producer
-        if producer is None:
-            return
-        with self._explaining():
-            waiting = producer.flush(_STALL_S)
-        if waiting:
-            raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no messages.")
+        for producer in self._producers():
+            with self._explaining():
+                waiting = producer.flush(_STALL_S)
+            if waiting:
+                raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no messages.")
+
+    def _producers(self) -> list[Producer]:
+        return [] if self._producer is None else [self._producer]
 
     def raise_fault(self, topic: str | None = None) -> None:
         """Raise what the first refusal of a topic's message means. topic: None for any."""
@@ -171,6 +176,9 @@ class TransactionalProducer:
             producer.abort_transaction(ANSWER_S)
         except KafkaException:
             self._producer = None
+
+    def give_up(self) -> None:
+        """It is not used any more. What is open ends when the next producer of this identity begins."""
 
     def close(self) -> None:
         """Abort what is open."""
