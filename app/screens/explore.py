@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.explore.queries import QueryResult
 
 _SQL, _ANSWER, _AT, _LIFE, _FORMAT = "sql", "answer", "as it was at", "life of a row", "format"
+_ICEBERG = "Iceberg"
 _STEPS = 50
 """Steps of a row's life that are drawn."""
 
@@ -89,7 +90,7 @@ def _current_answer(where: Directory, *question: object) -> KeptAnswer | None:
 
 def _table_format() -> TableFormat:
     """Whose readers' view is queried."""
-    return "iceberg" if st.session_state.get(_FORMAT) == "iceberg" else "delta"
+    return "iceberg" if st.session_state.get(_FORMAT) == _ICEBERG else "delta"
 
 
 def draw_answer(where: Directory, *question: object) -> None:
@@ -317,14 +318,13 @@ def _choose_format(where: Directory) -> None:
     if "iceberg" not in formats:
         st.session_state.pop(_FORMAT, None)
         return
-    selection.default(_FORMAT, "delta")
+    selection.default(_FORMAT, "Delta")
     st.segmented_control(
         "As readers of",
-        formats,
+        ("Delta", _ICEBERG),  # the address has the labels
         key=_FORMAT,
         bind="query-params",
         required=True,
-        format_func=str.capitalize,
         help="The files are the same. Which of them a table has, and which rows are deleted, each format says itself.",
     )
 

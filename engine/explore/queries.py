@@ -11,8 +11,8 @@ Every query sees one version of each table, the newest when the query began. Vie
 
 import re
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -22,8 +22,9 @@ import duckdb
 import pyarrow as pa
 
 from engine.base import clock
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.base.wording import listing
-from engine.capture.landing import Landing, ReadsFormats, TableVersion, VersionFiles, reader_of
+from engine.capture.landing import Landing, MirrorReader, ReadsFormats, TableVersion, VersionFiles, reader_of
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGED_SEQ
@@ -175,14 +176,16 @@ def _show(connection: duckdb.DuckDBPyConnection, landing: Landing, tables: Seque
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
         reader = reader_of(landing, table)
-        # Open the change log after the mirror, so that it has everything merged, and more.
-        versions = {table.name: reader.mirror()} if table.key else {}
-        versions[f"{table.name}__changes"] = reader.log()
+        with _readable(reader, table):
+            # Open the change log after the mirror, so that it has everything merged, and more.
+            versions = {table.name: reader.mirror()} if table.key else {}
+            versions[f"{table.name}__changes"] = reader.log()
         for name, version in versions.items():
             if version is None:  # it has no commit yet
                 continue
             place, source = (table.database.casefold(), name.casefold()), f"_{number}_{len(places)}"
-            _register(connection, source, version, files)
+            with _readable(reader, table):
+                _register(connection, source, version, files)
             # DuckDB ignores case, so names that differ only by case get a number.
             own = name if place not in places else f"{name}_{number}"
             places.add(place)
@@ -190,6 +193,21 @@ def _show(connection: duckdb.DuckDBPyConnection, landing: Landing, tables: Seque
     allowed = ", ".join(map(_text, files.names))
     for setting in (f"SET temp_directory = {_text(spill)}", f"SET allowed_paths = [{allowed}]", *_LOCKED):
         connection.execute(setting)
+
+
+@contextmanager
+def _readable(reader: MirrorReader, table: Table) -> Iterator[None]:
+    """Raises QueryError for a table that cannot be read."""
+    try:
+        yield
+    except (StoreAwayError, StoreAccessError):
+        raise
+    except reader.unreadable as error:
+        raise QueryError(
+            f"{table.full_name} cannot be read: {str(error).strip().partition(chr(10))[0]}",
+            detail="Other readers fail, too. Nothing was changed.",
+            hint="`tidemark verify SPEC` says what is wrong with it.",
+        ) from error
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, version: TableVersion, files: ReadOnlyFiles) -> None:

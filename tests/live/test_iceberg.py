@@ -4,7 +4,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyroaring import BitMap
+from streamlit import config
 
 from engine.base.errors import DestinationError
 from engine.destination.delta.log.deletion_vectors import framed
@@ -31,6 +32,7 @@ from engine.store.local_folder import LocalFolder
 from tests.live.conftest import LakeFactory, PipelineFactory
 from tests.live.support import every_type, keyed, schema_changes
 from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.console import Screen
 from tests.live.support.other_tool import OtherTool
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
@@ -164,6 +166,40 @@ def test_commands_read_what_readers_of_iceberg_see(
     assert "cannot be read" in refused.stderr
     assert _verdicts(pipeline, 0) == ["unverifiable"]
     assert pipeline.command("read", name).returncode == 0
+
+
+@pytest.fixture
+def on_this_machine() -> Iterator[None]:
+    """A console that listens here alone: others show nothing without a login."""
+    before = config.get_option("server.address")
+    config.set_option("server.address", "127.0.0.1")
+    yield
+    config.set_option("server.address", before)
+
+
+@on("mysql")
+@pytest.mark.usefixtures("on_this_machine")
+def test_explore_reads_the_format_that_is_chosen(
+    server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address has it. What Iceberg has lost is an error there, and not in the other format."""
+    seed_table(server, database, "orders", 50, binlog=False)
+    pipeline = new_pipeline(server, database, sink=BOTH)
+    pipeline.home.mkdir()
+    spec = pipeline.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder}/lake"')
+    pipeline.spec = pipeline.home / "pipeline.toml"  # where the console looks for it
+    pipeline.spec.write_text(spec)
+    pipeline.run("caught-up")
+    monkeypatch.setenv("TIDEMARK_HOME", str(pipeline.folder))
+    for path in (pipeline.folder / "lake" / database / "orders__iceberg" / "metadata").glob("*.avro"):
+        path.unlink()
+    for chosen in ("Delta", "Iceberg"):
+        page = Screen("explore", pipeline="shop", format=chosen).page
+        page.button(key="run").click().run()
+        assert not page.exception, page.exception
+        errors = [one.value for one in page.error]
+        assert ["orders cannot be read" in one for one in errors] == [True] * (chosen == "Iceberg"), errors
+        assert len(page.dataframe) == (chosen == "Delta")
 
 
 def _assert_positions(pipeline: Pipeline, table: str) -> None:

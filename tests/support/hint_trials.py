@@ -110,6 +110,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/queries.py::await_published": (1, WAIT),
     "explore/queries.py::_failed": (1, INPUT),
     "explore/queries.py::": (1, INPUT),
+    "explore/queries.py::_readable": (1, OUTSIDE),
     "explore/reading.py::VersionRows.batches": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
