@@ -21,7 +21,7 @@ from tests.servers import Server
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.servers.registry import SchemaServer, schema_server
 from tests.support import kafka
-from tests.support.depth import on
+from tests.support.depth import depth, on
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,11 @@ def _rows(found: list[kafka.Read], format_: str) -> dict[Any, dict[str, Any]]:
     return {row["id"]: row for row in rows.values()}
 
 
-@pytest.mark.parametrize("format_", ["debezium-avro", "avro", "json-schema"])
+FORMATS = ("debezium-avro", "avro", "json-schema")
+EACH = [("mysql", one) for one in FORMATS] + [("mariadb", one) for one in depth(FORMATS[:1], FORMATS)]
+
+
+@pytest.mark.parametrize(("flavor", "format_"), EACH)
 def test_a_table_under_load_is_its_messages(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker, registry: SchemaServer, format_: str
 ) -> None:
@@ -126,6 +130,7 @@ def test_a_table_under_load_is_its_messages(
     assert {key: tuple(str(row.get(name)) for name in columns) for key, row in rows.items()} == texts
 
 
+@on("mariadb")
 def test_every_type_is_in_a_schema(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker, registry: SchemaServer, tmp_path: Path
 ) -> None:

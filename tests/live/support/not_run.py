@@ -24,6 +24,8 @@ NOT_RUN = {
     "tidemark watch": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "tidemark watch HOME": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "tidemark verify SPEC --sink reports": "needs a database; tests/live/test_verify_databases.py has one",
+    "tidemark read SPEC shop.orders --table-format iceberg": "it has Delta tables alone; test_iceberg.py runs it",
+    "tidemark verify SPEC --format iceberg": "it has Delta tables alone; test_iceberg.py runs it",
     "tidemark withdraw SPEC COMMAND_ID": "needs a command that waits while no runner is alive; test_queue.py has one",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "sql: SELECT status, count(*) FROM iceberg_scan('lake/shop/orders__iceberg') GROUP BY status;": "DuckDB 2.0 has no "
