@@ -5,6 +5,7 @@ Both are kept in `controls.json` and in the journal, and changed by commands.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import Any
 
 from engine.base import clock
@@ -42,6 +43,9 @@ class OperatorSettings:
         self.changed = changed
         self._sinks = sinks
         self.controls = load_controls(directory)
+        if not {*self.controls.sinks} <= {*sinks}:  # they have left: a later one of the name is another one
+            self.controls = replace(self.controls, sinks=tuple(one for one in self.controls.sinks if one in sinks))
+            save_controls(directory, self.controls)
         self.announce()
 
     def announce(self) -> None:

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,6 +30,7 @@ from engine.pipeline.runner_file import read_runner
 from engine.pipeline.runner_record import RunnerRecord
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control, ControlOptions, control_of
+from engine.run.commands.operator_settings import OperatorSettings
 from engine.run.commands.resumption import Resumption
 from engine.run.tables.first_epoch import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
@@ -450,3 +452,12 @@ def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_
     control.tables.carried_out(asked, {})
     assert [one["event"] for one in _answers(tmp_path, identity)] == ["command.done"]
     assert not asked.path.exists()
+
+
+def test_the_pause_of_a_sink_that_has_left_is_forgotten(tmp_path: Path) -> None:
+    """A later one of its name is another one."""
+    directory = Directory(tmp_path)
+    save_controls(directory, Controls(sinks=("gone", "reports")))
+    with closing(Journal(directory.journal("r"), "r")) as journal:
+        settings = OperatorSettings(directory, journal, nullcontext(), Throttle(), lambda _: None, ("reports",))
+    assert settings.controls.sinks == load_controls(directory).sinks == ("reports",)
