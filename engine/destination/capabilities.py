@@ -5,6 +5,7 @@
     InspectsCommits      a table that checks again what its last commits added
     HoldsSessions        a destination with an open transaction, which must end before another process opens it
     SeparatesEpochs      a table that gets the files of each epoch by themselves, because its rows name it
+    KeepsHalfCopies      a table that remembers how far the files of a copy are, by their names
     CompletesCopies      a table without a mirror that tells its readers which rows a new copy no longer has
     RemembersTables      a destination whose next run need not look through tables that have not changed
     KeepsVersions        a destination that retains the versions that backups name
@@ -218,6 +219,14 @@ class SeparatesEpochs(Protocol):
     @property
     def separates_epochs(self) -> bool:
         """Whether that is so."""
+
+
+@runtime_checkable
+class KeepsHalfCopies(Protocol):
+    """A table that continues a copy that was interrupted, if the same files come again."""
+
+    def forget_rows(self) -> None:
+        """Begin again instead: a copy comes whose files have other names. MUST be durable on return."""
 
 
 @runtime_checkable

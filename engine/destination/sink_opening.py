@@ -13,7 +13,7 @@ from engine.capture.landing import ReadsBack
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, read_states
-from engine.destination.capabilities import HoldsSessions
+from engine.destination.capabilities import HoldsSessions, KeepsHalfCopies
 from engine.destination.destination_protocol import CHUNKS, Destination, EpochEnd
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.fence import Term
@@ -216,6 +216,8 @@ class SinkOpening:
         as having the changes from before it. So the ledger records it.
         """
         plan = plan_from_dict(state.tables[table.full_name].plan)
+        if isinstance(target.destination, KeepsHalfCopies):
+            target.destination.forget_rows()
         target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), empties_mirror=False)
         target.append(CHUNKS, [(rows.through, file) for file in rows.files])
         complete_copy(target, rows.through)

@@ -13,6 +13,9 @@ WRITER_TYPES: tuple[WriterType, ...] = ("python", "spark")
 """The values of `sink.type` whose changes something else writes."""
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
 
+_OF_A_WRITE = ("{database}", "{table}", "{epoch}", "{part}")
+"""What tells a write from all others."""
+
 
 class WriterSettings(Section):
     """What writes the changes ([Writers](destinations.md#writers))."""
@@ -23,8 +26,8 @@ class WriterSettings(Section):
     format: str | None = None
     """Of `type = "spark"`: the format, such as `json`, `jdbc` or one of a package."""
     mode: Literal["append", "overwrite"] = "append"
-    """Of `type = "spark"`: the mode of each write. `overwrite` needs `{epoch}` and `{part}` in the options, so that a
-    write replaces nothing but itself."""
+    """Of `type = "spark"`: the mode of each write. `overwrite` needs `{database}`, `{table}`, `{epoch}` and `{part}` in
+    an option, so that a write replaces nothing but itself."""
     options: dict[str, str] = Field(default_factory=dict)
     """Of `type = "spark"`: the writer's options. `{database}`, `{table}` and `{epoch}` stand for those of a write,
     `{part}` for one of the writes of an epoch, and `{env:NAME}` for an environment variable: options are no place for
@@ -50,11 +53,10 @@ class WriterSettings(Section):
             raise ValueError(f'writer.{needed}: missing; type = "{kind}" needs it')
         if wrong := sorted(unused & self.model_fields_set):
             raise ValueError(f'writer.{wrong[0]}: not for type = "{kind}"')
-        places = "".join(self.options.values())
-        if self.mode == "overwrite" and not ("{epoch}" in places and "{part}" in places):
+        if self.mode == "overwrite" and not any(all(n in one for n in _OF_A_WRITE) for one in self.options.values()):
             raise ValueError(
-                'writer.options: mode = "overwrite" needs {epoch} and {part} in the place that is written, such as '
-                "/data/{table}/{epoch}-{part}; a write would replace the rows of another one"
+                f'writer.options: mode = "overwrite" needs {", ".join(_OF_A_WRITE)} in the place that is written, such '
+                "as /data/{database}/{table}/{epoch}-{part}; a write would replace the rows of another one"
             )
 
     def below(self, root: Path) -> Self:

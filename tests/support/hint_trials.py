@@ -341,6 +341,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "destination/delta/formats/iceberg_reader.py::IcebergMirror._delta": (1, WAIT),
     "destination/delta/formats/iceberg_reader.py::_await": (1, WAIT),
     "destination/delta/formats/iceberg_reader.py::_expired": (1, INPUT),
+    "destination/delta/formats/iceberg_reader.py::_sparse": (1, INPUT),
     "destination/delta/formats/iceberg_reader.py::_version_of": (
         1,
         ("test_iceberg_reader.py::test_what_others_commit_is_not_read",),

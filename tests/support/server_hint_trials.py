@@ -56,6 +56,7 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "destination/writer/written_epochs.py::ProgressFile.read": (1, OUTSIDE),
     "destination/kafka/registered_messages.py::RegisteredMessages._named": (1, INPUT),
     "destination/kafka/registered_messages.py::RegisteredMessages.keys": (1, INPUT),
+    "destination/kafka/registered_messages.py::envelope_deletion": (1, INPUT),
     "destination/kafka/schema_registry.py::SchemaRegistry.schema_of": (1, INPUT),
     "destination/kafka/schema_registry.py::SchemaRegistry._request": (
         1,

@@ -35,7 +35,7 @@ class RepeatingProducer(TransactionalProducer):
 
     def _failed(self, error: KafkaError) -> Exception:
         if error.fatal():
-            self._plain = None
+            self.give_up()
         return super()._failed(error)
 
     def give_up(self) -> None:
@@ -51,5 +51,5 @@ class RepeatingProducer(TransactionalProducer):
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None and error.fatal():
-            self._plain = None
+            self.give_up()
         super()._delivered(error, message)

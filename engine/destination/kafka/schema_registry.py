@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.base.redaction import redact
 from engine.base.store_errors import StoreAccessError, StoreAwayError
@@ -27,6 +28,9 @@ _HEADERS = {
 }
 _MAGIC = b"\x00"
 PREFIX_BYTES = 5
+_FOR_NOW = (408, 429)
+_FRESH_S = 300.0
+"""How long the number of a schema is taken from memory: a registry may have lost its data."""
 SchemaType = Literal["AVRO", "JSON"]
 
 
@@ -56,7 +60,8 @@ class SchemaRegistry:
         verify = True if settings.ca is None else ssl.create_default_context(cafile=str(settings.ca))
         self._http = httpx.Client(timeout=_TIMEOUT, auth=login, verify=verify, headers=_HEADERS)
         weakref.finalize(self, self._http.close)
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, str], tuple[int, float]] = {}
+        """With the time until which they are taken (`clock.monotonic_s`)."""
         self._schemas: dict[int, Any] = {}
         self._lock = threading.Lock()
 
@@ -67,11 +72,14 @@ class SchemaRegistry:
         """
         text = json.dumps(schema, ensure_ascii=False)
         with self._lock:
-            if (subject, text) not in self._ids:
+            number, until_s = self._ids.get((subject, text), (0, 0.0))
+            if clock.monotonic_s() >= until_s:  # registering it again changes nothing if it is there
                 body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
-                answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", subject, body)
-                self._ids[subject, text] = _Registered.model_validate_json(answer).id
-            return _MAGIC + struct.pack(">I", self._ids[subject, text])
+                path = f"/subjects/{quote(subject, safe='')}/versions"
+                answer = self._request("POST", path, f"the schema of {subject}", body)
+                number = _Registered.model_validate_json(answer).id
+                self._ids[subject, text] = number, clock.monotonic_s() + _FRESH_S
+            return _MAGIC + struct.pack(">I", number)
 
     def schema_of(self, message: bytes) -> Any:
         """The schema of a message. Raises as `prefix`, and DestinationError for a message without one."""
@@ -106,11 +114,11 @@ class SchemaRegistry:
         why = f"HTTP {answer.status_code}: {redact(said)[:300]}"
         if answer.status_code in (401, 403):
             raise StoreAccessError(f"The schema registry refuses the login: {self._place}: {why}")
-        if answer.status_code in (409, 422):
+        if answer.is_client_error and answer.status_code not in _FOR_NOW:
             raise DestinationError(
-                f"The schema registry {self._place} refuses the schema of {what}: {why}",
+                f"The schema registry {self._place} refuses {what}: {why}",
                 detail="The table stops before this epoch; the others continue.",
-                hint="Set the compatibility of the subject to one that permits it, such as NONE. Then resnapshot the "
-                "table: tidemark redump SPEC --table …",
+                hint="If it refuses a schema, set the compatibility of its subject to one that permits it, such as "
+                "NONE. Then resnapshot the table: tidemark redump SPEC --table …",
             )
         raise StoreAwayError(f"The schema registry cannot be used: {self._place}: {what}: {why}")

@@ -90,11 +90,11 @@ class KafkaTable:
         self._topic.require_same()
         folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
         check_files(folder, files)
+        if kind == CHUNKS and shared.transaction.has((self._changes_key,)):
+            shared.transaction.commit()  # changes of earlier epochs stand before these rows
         sent = self._sent_changes()
         made = self._made(epoch, sent.generation)
         if kind == CHUNKS:
-            if shared.transaction.has((self._changes_key,)):
-                shared.transaction.commit()  # changes of earlier epochs stand before these rows
             part = ChunkPart(made, folder, files)
             count = shared.snapshots.send(self._chunks_key, epoch, part)
         else:
@@ -148,6 +148,17 @@ class KafkaTable:
         self._shared.transaction.leave_out(keys)
         self._topic.delete()
         self._shared.snapshots.write(dict.fromkeys(keys))
+
+    def forget_rows(self) -> None:
+        """Begin another generation if the topic has some rows of files that do not come again."""
+        shared, sent = self._shared, self._sent_changes()
+        chunks = SentChunks.from_json(shared.state.record(self._chunks_key))
+        if not chunks.files:
+            return
+        used = replace(self._topic.used, generation=self._topic.used.generation + 1)
+        after = replace(sent, generation=used.generation)
+        records = {self._topic.key: used.to_json(), self._changes_key: after.to_json()}
+        shared.snapshots.write({**records, self._chunks_key: SentChunks(chunks.epoch).to_json()})
 
     def _made(self, epoch: int, generation: int) -> TableMessages:
         shared = self._shared

@@ -6,7 +6,7 @@ it is read, one partition after the other, so memory does not grow with the tabl
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from engine.base.store_errors import StoreAwayError
 from engine.destination.kafka.client import ANSWER_S, Clients
 from engine.destination.kafka.epoch_transaction import KafkaMessage
 from engine.destination.kafka.registered_messages import envelope_deletion
+from engine.destination.kafka.schema_registry import PREFIX_BYTES
 from engine.destination.kafka.table_messages import TableMessages
 from engine.spec.kafka_settings import ROW_FORMATS
 
@@ -38,6 +39,19 @@ class _MessageFacts(NamedTuple):
         """Those of a message that another program has sent may be missing."""
         own = {name: value for name, value in message.headers() or () if name in _MessageFacts._fields}
         return _MessageFacts(**own)
+
+
+class _KeyState(NamedTuple):
+    """What a message says of its key."""
+
+    identity: bytes
+    """The key without the number of its schema."""
+    key: bytes
+    value: bytes | None
+    """The row of an earlier generation; None if it is deleted, or the newest generation has the key."""
+    is_new: bool
+    lacks_tombstone: bool
+    """Whether it deletes the key, and a message without a value must follow."""
 
 
 @dataclass(frozen=True)
@@ -70,29 +84,39 @@ class VanishedKeys:
         headers = self.made.headers_of("-D")
         with closing(self.clients.consumer()) as consumer:
             answer = self.clients.asked(lambda: consumer.list_topics(self.topic, timeout=ANSWER_S))
-            for number in answer.topics[self.topic].partitions:
-                consumer.assign([TopicPartition(self.topic, number, 0)])
-                for key, value in self._left(consumer):
-                    deletion = deletion_of(self.made, value, now_ms)
-                    yield KafkaMessage(self.topic, key, deletion, headers)
-                    if settings.tombstones and deletion is not None:
+            numbers = list(answer.topics[self.topic].partitions)
+            # With another schema, a key has other bytes, and may be in another partition.
+            groups = [[number] for number in numbers] if self.made.registry is None else [numbers]
+            for group in groups:
+                for key, value in self._left(consumer, group):
+                    deletion = None if value is None else deletion_of(self.made, value, now_ms)
+                    if value is not None:
+                        yield KafkaMessage(self.topic, key, deletion, headers)
+                    if value is None or (settings.tombstones and deletion is not None):
                         yield KafkaMessage(self.topic, key, None, headers)
 
-    def _left(self, consumer: Any) -> Iterator[tuple[bytes, bytes]]:
-        """The keys of a partition that have no message of the new generation and are not deleted, with their rows."""
-        with TemporaryDirectory(prefix="tidemark-keys-") as folder, closing(_database(Path(folder))) as database:
-            batch = dict[bytes, bytes | None]()
-            for key, value in self._states(consumer):
-                batch[key] = value
-                if len(batch) >= _BATCH:
-                    _store(database, batch)
-                    batch.clear()
-            _store(database, batch)
-            yield from database.execute("SELECT key, value FROM left_over")
+    def _left(self, consumer: Any, partitions: Sequence[int]) -> Iterator[tuple[bytes, bytes | None]]:
+        """The keys that have no message of the new generation and are not deleted, with their rows.
 
-    def _states(self, consumer: Any) -> Iterator[tuple[bytes, bytes | None]]:
-        """For each message its key and row; None if the key is deleted, or the new copy has it."""
+        Without a row: a key whose deletion is there, and its tombstone is not.
+        """
+        with TemporaryDirectory(prefix="tidemark-keys-") as folder, closing(_database(Path(folder))) as database:
+            batch = list[_KeyState]()
+            for number in partitions:
+                consumer.assign([TopicPartition(self.topic, number, 0)])
+                for one in self._states(consumer):
+                    batch.append(one)
+                    if len(batch) >= _BATCH:
+                        _store(database, batch)
+                        batch.clear()
+            _store(database, batch)
+            yield from database.execute("SELECT key, value FROM keys WHERE value IS NOT NULL OR lacks_tombstone")
+
+    def _states(self, consumer: Any) -> Iterator[_KeyState]:
+        """What each message says of its key."""
         table, newest = self.made.table.full_name.encode(), str(self.made.generation).encode()
+        begin = 0 if self.made.registry is None else PREFIX_BYTES
+        tombstones = self.made.settings.tombstones and self.made.settings.format not in ROW_FORMATS
         deadline_s = clock.monotonic_s() + ANSWER_S
         while True:
             message = consumer.poll(1.0)
@@ -105,10 +129,11 @@ class VanishedKeys:
                 if fault.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     return
                 raise self.clients.explained(fault)
-            facts = _MessageFacts.of(message)
-            if facts.table == table and message.key() is not None and facts.kind != b"-U":
-                is_gone = facts.kind == b"-D" or facts.generation == newest
-                yield message.key(), None if is_gone else message.value()
+            facts, key, value = _MessageFacts.of(message), message.key(), message.value()
+            if facts.table == table and key is not None and facts.kind != b"-U":
+                is_new, is_deleted = facts.generation == newest, facts.kind == b"-D"
+                row = None if is_new or is_deleted else value
+                yield _KeyState(key[begin:], key, row, is_new, is_deleted and tombstones and value is not None)
 
 
 def deletion_of(made: TableMessages, value: bytes, now_ms: int) -> bytes | None:
@@ -141,15 +166,20 @@ def _database(folder: Path) -> sqlite3.Connection:
     database = sqlite3.connect(folder / "keys", isolation_level=None)
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("PRAGMA synchronous = OFF")
-    database.execute("CREATE TABLE left_over (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+    database.execute(
+        "CREATE TABLE keys (identity BLOB PRIMARY KEY, key BLOB, value BLOB, is_new INT, lacks_tombstone INT) "
+        "WITHOUT ROWID"
+    )
     return database
 
 
-def _store(database: sqlite3.Connection, batch: dict[bytes, bytes | None]) -> None:
+def _store(database: sqlite3.Connection, batch: Sequence[_KeyState]) -> None:
+    """Take what messages say, in order. An earlier generation says nothing of a key that the newest one has."""
     database.execute("BEGIN")
-    there = [(key, value) for key, value in batch.items() if value is not None]
-    database.executemany("INSERT OR REPLACE INTO left_over VALUES (?, ?)", there)
     database.executemany(
-        "DELETE FROM left_over WHERE key = ?", [(key,) for key, value in batch.items() if value is None]
+        "INSERT INTO keys VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET key = excluded.key, "
+        "value = excluded.value, is_new = excluded.is_new, lacks_tombstone = excluded.lacks_tombstone "
+        "WHERE excluded.is_new OR NOT keys.is_new",
+        batch,
     )
     database.execute("COMMIT")

@@ -45,11 +45,22 @@ _DEFECTS: tuple[type[Exception], ...] = (*UNREADABLE, DestinationError)
 class IcebergMirror:
     """A snapshot of the Iceberg table of a Delta table, whatever is committed meanwhile."""
 
-    def __init__(self, table: IcebergTable, delta_folder: Folder, snapshot: IcebergSnapshot, version: int) -> None:
-        """version: of the Delta table. Raises FileNotFoundError, and DestinationError for one that we cannot read."""
+    def __init__(
+        self,
+        table: IcebergTable,
+        delta_folder: Folder,
+        snapshot: IcebergSnapshot,
+        version: int,
+        equal_version: int | None = None,
+    ) -> None:
+        """version: of the Delta table. equal_version: a later one with the same files; by default, there is none.
+
+        Raises FileNotFoundError, and DestinationError for one that we cannot read.
+        """
         self._table = table
         self._delta_folder = delta_folder
         self.version = version
+        self._equal_version = version if equal_version is None else equal_version
         with _as_missing():
             manifests = table.files_of(snapshot)
             records = [entry.file for entry in manifests.live_entries(DATA)]
@@ -65,11 +76,14 @@ class IcebergMirror:
 
     @cached_property
     def _delta(self) -> Mirror:
-        """The same version of the Delta table. Raises what `UNREADABLE` names if its log has it no more."""
-        delta = Mirror(self._delta_folder).at(self.version)
+        """The version of the Delta table with the same files. Raises DestinationError if its log has it no more.
+
+        The newest one: commits without files have the numbers of epochs that changed nothing.
+        """
+        delta = Mirror(self._delta_folder).at(self._equal_version)
         if delta is None:
             raise DestinationError(
-                f"The version {self.version} of {self._delta_folder.url} is gone.",
+                f"The version {self._equal_version} of {self._delta_folder.url} is gone.",
                 detail="So nobody knows which epochs its Iceberg table has.",
                 hint="Wait until the next change is published, and try again.",
             )
@@ -102,7 +116,7 @@ class IcebergMirror:
         return self._delta.foreign_commits(most)
 
     def transaction(self, application: str) -> int:
-        """By the Delta log, of the same version."""
+        """By the Delta log."""
         return self._delta.transaction(application)
 
     def batches(self, columns: Sequence[str], condition: RowCondition | None = None) -> Iterator[pa.Table]:
@@ -162,9 +176,8 @@ class IcebergReader:
         return self._version(self.delta.changes_folder, as_of)
 
     def _version(self, folder: Folder, as_of: datetime | None) -> IcebergMirror | None:
-        if self.in_step and as_of is None:
-            _await(folder)
-        return _version_of(folder, as_of)
+        wanted = _await(folder) if self.in_step and as_of is None else -1
+        return _version_of(folder, as_of, wanted)
 
     def ordered_changes(self) -> ChangeLog:
         """That of the Delta table."""
@@ -187,8 +200,11 @@ class IcebergReader:
         return self.delta.commits_after(version)
 
 
-def _version_of(delta_folder: Folder, as_of: datetime | None) -> IcebergMirror | None:
-    """The newest snapshot, or that of a time; None without one. Raises DestinationError, or what `UNREADABLE` names."""
+def _version_of(delta_folder: Folder, as_of: datetime | None, awaited: int) -> IcebergMirror | None:
+    """The newest snapshot, or that of a time; None without one. Raises DestinationError, or what `UNREADABLE` names.
+
+    awaited: a version of the Delta table that an earlier look has proved to have the snapshot's files; -1 for none.
+    """
     table = _opened(delta_folder)
     metadata = table.metadata
     if metadata is None or not metadata.snapshots:
@@ -197,17 +213,28 @@ def _version_of(delta_folder: Folder, as_of: datetime | None) -> IcebergMirror |
         snapshot, version = metadata.snapshots[-1], table.version
     else:
         at_ms = as_of.timestamp() * 1000
-        before = [one for one in metadata.snapshots if one.at_ms <= at_ms]
-        if not before:
+        count = sum(one.at_ms <= at_ms for one in metadata.snapshots)
+        if not count:
             raise _expired(table.folder.url, metadata.snapshots[0])
-        snapshot, version = before[-1], before[-1].version
+        snapshot, following = metadata.snapshots[count - 1], metadata.snapshots[count : count + 1]
+        if snapshot.at_ms < int(at_ms) and any(one.sequence != snapshot.sequence + 1 for one in following):
+            raise _sparse(table.folder.url, snapshot, following[0])
+        version = snapshot.version
     if version is None:
         raise DestinationError(
             f"Another program has written to the Iceberg table {table.folder.url}: {table.foreign_commit}.",
             detail="The Delta table is right. Tidemark does not read what others commit to its Iceberg tables.",
             hint="The next change of the table publishes it again.",
         )
-    return IcebergMirror(table, delta_folder, snapshot, version)
+    equal_version = version if as_of is not None else _last_equal(delta_folder, max(version, awaited))
+    return IcebergMirror(table, delta_folder, snapshot, version, equal_version)
+
+
+def _last_equal(delta_folder: Folder, version: int) -> int:
+    """The last version of the Delta table after which nothing has changed since this one."""
+    while changes_nothing(delta_folder, version + 1):
+        version += 1
+    return version
 
 
 def _opened(delta_folder: Folder) -> IcebergTable:
@@ -225,8 +252,18 @@ def _expired(place: str, oldest: IcebergSnapshot) -> DestinationError:
     )
 
 
-def _await(delta_folder: Folder) -> None:
-    """Wait until the Iceberg table has what the Delta table has now. Raises FormatBehindError."""
+def _sparse(place: str, before: IcebergSnapshot, after: IcebergSnapshot) -> DestinationError:
+    begin, end = (datetime.fromtimestamp(one.at_ms / 1000, UTC) for one in (before, after))
+    return DestinationError(
+        f"{place} has no snapshot of that time: one is of {begin:%Y-%m-%d %H:%M:%S.%f}, the next one of "
+        f"{end:%Y-%m-%d %H:%M:%S.%f} UTC, and those between have expired.",
+        detail="Iceberg tables keep fewer versions than Delta tables.",
+        hint="Ask for the time of a snapshot, or read the Delta table.",
+    )
+
+
+def _await(delta_folder: Folder) -> int:
+    """Wait until the Iceberg table has what the Delta table has now. Returns that version. Raises FormatBehindError."""
     wanted, deadline_s = newest_version(delta_folder), clock.monotonic_s() + _PATIENCE_S
     while _lacks(delta_folder, _opened(delta_folder).version, wanted):
         if clock.monotonic_s() > deadline_s:
@@ -236,6 +273,7 @@ def _await(delta_folder: Folder) -> None:
                 hint="Start the pipeline if it does not run. The alert format_behind says why it is behind.",
             )
         clock.sleep(_LOOK_S)
+    return wanted
 
 
 def _lacks(delta_folder: Folder, version: int | None, wanted: int) -> bool:

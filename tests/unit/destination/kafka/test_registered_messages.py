@@ -14,6 +14,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from engine.base import clock
 from engine.base.errors import DestinationError
 from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.binlog.row_changes import log_schema
@@ -236,8 +237,9 @@ def test_tables_of_one_topic_have_schemas_of_their_own(server: Registry) -> None
         (403, StoreAccessError),
         (409, DestinationError),
         (422, DestinationError),
+        (404, DestinationError),
+        (429, StoreAwayError),
         (500, StoreAwayError),
-        (404, StoreAwayError),
     ],
 )
 def test_what_a_registry_says_of_a_schema(server: Registry, status: int, error: type[Exception]) -> None:
@@ -271,3 +273,32 @@ def test_a_registry_belongs_to_formats_with_schemas(format_: MessageFormat) -> N
     registry = RegistrySettings(url="http://r:8081") if format_ == "json" else None
     with pytest.raises(ValueError, match="registry"):
         KafkaSettings(servers="b:9092", format=format_, registry=registry)
+
+
+def test_a_table_called_as_a_record_is(server: Registry) -> None:
+    """The envelope names the record of its rows twice."""
+    for name in ("Value", "Key", "Envelope", "Source"):
+        made = _sent(_maker(server, "debezium-avro", Table("shop", name, TABLE.columns, ("id",))), _changes(*CHANGES))
+        assert [_avro(server, one)["op"] for one in made.values.to_pylist()] == ["c", "u", "d"]
+
+
+def test_a_registry_that_has_lost_its_data_gets_the_schemas_again(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers are asked for again after some minutes."""
+    maker = _maker(server, "avro")
+    _sent(maker, _changes(*CHANGES))
+    server.schemas.clear()
+    _sent(maker, _changes(*CHANGES))
+    assert not server.schemas
+    now_s = clock.monotonic_s()
+    monkeypatch.setattr(clock, "monotonic_s", lambda: now_s + 301.0)
+    assert [_avro(server, one) for one in _sent(maker, _changes(*CHANGES)).keys.to_pylist()] == [{"id": 1}] * 3
+
+
+def test_a_number_of_another_schema_is_named(server: Registry) -> None:
+    """A registry that was filled again may have one."""
+    (key, *_) = _sent(_maker(server, "avro"), _changes(*CHANGES)).keys.to_pylist()
+    registry = SchemaRegistry(RegistrySettings(url=server.url))
+    with pytest.raises(DestinationError, match="A message of an earlier copy cannot be read"):
+        envelope_deletion(registry, key, 9)

@@ -73,8 +73,11 @@ def test_a_function_that_cannot_be_called_is_named(
 
 
 def test_a_write_that_overwrites_has_a_place_of_its_own() -> None:
-    """An epoch comes in several calls: one would replace the rows of another."""
-    for place in ("/data/{table}", "/data/{table}/{epoch}"):
-        with pytest.raises(ValueError, match=r"needs \{epoch\} and \{part\}"):
-            WriterSettings(format="json", mode="overwrite", options={"path": place}).require_complete("spark")
-    WriterSettings(format="json", mode="overwrite", options={"path": "/{epoch}-{part}"}).require_complete("spark")
+    """An epoch comes in several calls, of several tables: one would replace the rows of another."""
+    own = "/data/{database}/{table}/{epoch}-{part}"
+    names = ("{database}", "{table}", "{epoch}", "{part}")
+    several = {"path": own.replace("{part}", ""), "other": "{part}"}
+    for options in (several, *({"path": own.replace(name, "")} for name in names)):
+        with pytest.raises(ValueError, match="a write would replace the rows of another"):
+            WriterSettings(format="json", mode="overwrite", options=options).require_complete("spark")
+    WriterSettings(format="json", mode="overwrite", options={"path": own}).require_complete("spark")

@@ -12,8 +12,10 @@ from engine.capture.landing import FormatBehindError
 from engine.destination.delta.formats import iceberg_reader
 from engine.destination.delta.formats.iceberg_copy import IcebergCopy
 from engine.destination.delta.formats.iceberg_reader import IcebergReader
+from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.read.delta_reader import DeltaReader
+from engine.destination.iceberg import snapshot_history
 from engine.plan.row_conditions import Compared
 from tests.support.delta import path_of, rows_at
 from tests.support.iceberg import all_rows
@@ -73,6 +75,42 @@ def test_a_snapshot_in_step_has_what_the_delta_table_has(published: Published, m
     mirror = published.reader(in_step=True).mirror()
     assert mirror is not None
     assert mirror.version < version
+
+
+def test_the_numbers_of_epochs_without_files_are_those_of_the_delta_table(published: Published) -> None:
+    """A table that is copied while it is empty, or a row that comes and goes, is committed without a file."""
+    published.lake.pair.mirror.lake.commit(lambda: Actions("WRITE", {"tidemark-l-merge": 77}))
+    for in_step in (False, True):
+        mirror = published.reader(in_step=in_step).mirror()
+        assert mirror is not None
+        assert mirror.transaction("tidemark-l-merge") == 77
+
+
+def test_a_time_between_snapshots_that_have_expired_is_refused(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one before it may lack changes. A time of a snapshot can be read."""
+    monkeypatch.setattr(snapshot_history, "SPARSE", ((2, 1), (1 << 62, 4)))
+    times = list[datetime]()
+    for key in range(20):
+        published.change(key)
+        published.copy.catch_up()
+        times.append(clock.utc_now())
+    delta, iceberg = published.reader().delta, published.reader()
+    refusals, count = list[str](), 0
+    for at in times:
+        expected = delta.mirror(at)
+        assert expected is not None
+        try:
+            mirror = iceberg.mirror(at)
+        except DestinationError as error:
+            refusals.append(error.message)
+            continue
+        assert mirror is not None
+        assert all_rows(mirror).sort_by("id").equals(all_rows(expected).select(mirror.schema.names).sort_by("id"))
+        count += 1
+    assert count
+    assert any("has no snapshot of that time" in one for one in refusals)
 
 
 def test_an_earlier_time_is_read_from_its_snapshot(published: Published) -> None:
