@@ -65,15 +65,10 @@ def _has_applied(pipeline: Pipeline, commits: int) -> bool:
     return len([one for one in pipeline.events("sink.applied") if one["sink"] != "delta"]) >= commits
 
 
-@on("mysql")
-def test_a_table_under_load_is_its_messages(
-    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
-) -> None:
-    """Copied and followed by a runner that is killed again and again, and a broker that is killed meanwhile."""
-    seed_table(server, database, "orders", depth(20_000, 600_000), binlog=False)
-    pipeline = new_pipeline(server, database, kind="kafka", chunk_rows=2_500, merge=1.0, more=_section(broker))
+def _live_through_kills(pipeline: Pipeline, server: Server, broker: Broker) -> None:
+    """Runners that are killed again and again under load, and a broker that is killed meanwhile."""
     chance = random.Random(7)
-    with Workload(server, database, "orders", seed=2, rate=200) as load:
+    with Workload(server, pipeline.database, "orders", seed=2, rate=200) as load:
         for number in range(depth(3, 20)):
             goal = len(pipeline.events("sink.applied")) + 1
             runner = pipeline.start(killed=True)
@@ -87,6 +82,16 @@ def test_a_table_under_load_is_its_messages(
             runner.kill()
             runner.wait()
         load.stop()
+
+
+@on("mysql")
+def test_a_table_under_load_is_its_messages(
+    server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
+) -> None:
+    """Copied and followed by a runner that is killed again and again, and a broker that is killed meanwhile."""
+    seed_table(server, database, "orders", depth(20_000, 600_000), binlog=False)
+    pipeline = new_pipeline(server, database, kind="kafka", chunk_rows=2_500, merge=1.0, more=_section(broker))
+    _live_through_kills(pipeline, server, broker)
     pipeline.run("caught-up")
     _assert_right(broker, pipeline, server, "orders")
     assert not list((pipeline.folder / "lake").glob("orders*")), "files are staged, and go"
@@ -100,21 +105,7 @@ def test_at_least_once_lacks_nothing_and_the_last_message_of_a_key_is_the_newest
     seed_table(server, database, "orders", depth(2_000, 100_000), binlog=False)
     more = _section(broker, 'delivery = "at_least_once"')
     pipeline = new_pipeline(server, database, kind="kafka", chunk_rows=500, merge=1.0, more=more)
-    chance = random.Random(7)
-    with Workload(server, database, "orders", seed=2, rate=200) as load:
-        for number in range(depth(3, 20)):
-            goal = len(pipeline.events("sink.applied")) + 1
-            runner = pipeline.start(killed=True)
-            pipeline.wait_for(partial(_has_applied, pipeline, goal), runner)
-            if number == 1:
-                broker.kill()
-                pipeline.wait_for(lambda: bool(pipeline.events("store.away")), runner)
-                broker.start()
-                pipeline.wait_for(partial(_has_applied, pipeline, goal + 3), runner)
-            time.sleep(chance.uniform(0.0, 3.0))
-            runner.kill()
-            runner.wait()
-        load.stop()
+    _live_through_kills(pipeline, server, broker)
     pipeline.run("caught-up")
     found = kafka.messages(broker.address, f"{database}.orders", isolation="read_uncommitted")
     source = source_table(server, database, "orders").select(["id", "quantity"])

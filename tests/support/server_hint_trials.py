@@ -54,7 +54,7 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
     "destination/writer/table.py::WriterTable.check": (1, INPUT),
     "destination/writer/table.py::WriterTable.open": (2, OUTSIDE),
     "destination/writer/written_epochs.py::ProgressFile.read": (1, OUTSIDE),
-    "destination/kafka/registered_messages.py::RegisteredMessages._named": (1, INPUT),
+    "destination/kafka/registered_messages.py::RegisteredMessages._avro_names": (1, INPUT),
     "destination/kafka/registered_messages.py::RegisteredMessages.keys": (1, INPUT),
     "destination/kafka/registered_messages.py::envelope_deletion": (1, INPUT),
     "destination/kafka/schema_registry.py::SchemaRegistry.schema_of": (1, INPUT),

@@ -101,7 +101,8 @@ class KafkaDestination:
         with self._lock:
             for producers in self._producers.values():
                 for producer in producers:
-                    producer.give_up()
+                    if isinstance(producer, RepeatingProducer):  # others are fenced
+                        producer.give_up()
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> KafkaTable:
         """Its topic, and its records in the state topic."""

@@ -109,7 +109,7 @@ class TransactionalProducer:
                         producer.produce(one.topic, one.value, one.key, headers=one.headers)
                         break
                     except BufferError:
-                        self._wait_for_room(producer)
+                        _wait_for_room(producer, self.servers)
                 count += 1
                 if not count & 1023:
                     producer.poll(0)
@@ -120,13 +120,6 @@ class TransactionalProducer:
         """The one that sends the messages of a topic."""
         assert self._producer is not None
         return self._producer
-
-    def _wait_for_room(self, producer: Producer) -> None:
-        waiting, deadline_s = len(producer), clock.monotonic_s() + _STALL_S
-        while waiting and len(producer) >= waiting:
-            producer.poll(0.1)
-            if clock.monotonic_s() > deadline_s:
-                raise StoreAwayError(f"The store does not answer: Kafka at {self.servers} takes no more messages.")
 
     def flush(self) -> None:
         """Wait until the messages of all threads are stored, or refused. May be called by any thread."""
@@ -177,9 +170,6 @@ class TransactionalProducer:
         except KafkaException:
             self._producer = None
 
-    def give_up(self) -> None:
-        """It is not used any more. What is open ends when the next producer of this identity begins."""
-
     def close(self) -> None:
         """Abort what is open."""
         if self.is_open:
@@ -218,6 +208,14 @@ class TransactionalProducer:
         return StoreAwayError(
             f"The store does not answer: Kafka at {self.servers} has ended the transaction: {error.str()}."
         )
+
+
+def _wait_for_room(producer: Producer, servers: str) -> None:
+    waiting, deadline_s = len(producer), clock.monotonic_s() + _STALL_S
+    while waiting and len(producer) >= waiting:
+        producer.poll(0.1)
+        if clock.monotonic_s() > deadline_s:
+            raise StoreAwayError(f"The store does not answer: Kafka at {servers} takes no more messages.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, Field
 
 from engine.base.errors import DestinationError
 from engine.decode.schema import TM_SEQ, TM_TS, TM_TX, Table
@@ -53,6 +54,15 @@ _SOURCE = {
     ],
 }
 _TRANSACTION = {"type": "record", "name": "block", "namespace": "event", "fields": [{"name": "id", "type": "string"}]}
+
+
+class _FieldSchema(BaseModel):
+    name: str
+    type: Any
+
+
+class _RecordSchema(BaseModel):
+    fields_: list[_FieldSchema] = Field(alias="fields")
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,10 @@ class RegisteredMessages:
                 detail="The table stops before this epoch; the others continue.",
                 hint='Choose a format without a registry, such as "debezium-json".',
             )
-        fields = [{"name": name, "type": avro_type(rows[name].type)} for name in names]
-        return self._framed("key", _record(self._record_namespace, "Key", self._named(fields)), keys)
+        fields = [
+            {"name": name, "type": avro_type(rows[column].type)} for name, column in self._avro_names(names).items()
+        ]
+        return self._framed("key", _record(self._record_namespace, "Key", fields), keys)
 
     def values(
         self, events: RowEvents, columns: Sequence[str], facts: pa.Table, envelope: EnvelopeFacts, now_ms: int
@@ -140,22 +152,24 @@ class RegisteredMessages:
         return joined(count, [*constant, values(at_ms), snapshot, *place, *(or_null(values(one)) for one in own)])
 
     def _row_schema(self, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
-        fields = [{"name": name, "type": ["null", avro_type(rows[name].type)], "default": None} for name in columns]
-        return self._named(fields)
+        return [
+            {"name": name, "type": ["null", avro_type(rows[column].type)], "default": None}
+            for name, column in self._avro_names(columns).items()
+        ]
 
-    def _named(self, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The fields by names that Avro accepts. Raises DestinationError if two become one."""
+    def _avro_names(self, columns: Sequence[str]) -> dict[str, str]:
+        """The columns by names that Avro accepts, in order. Raises DestinationError if two become one."""
         names = dict[str, str]()
-        for one in fields:
-            own, name = one["name"], avro_name(one["name"])
-            other = names.setdefault(name, own)
-            if other != own:
+        for column in columns:
+            name = avro_name(column)
+            other = names.setdefault(name, column)
+            if other != column:
                 raise DestinationError(
-                    f"The columns {other} and {own} of {self._table.full_name} would both be {name} in Avro.",
+                    f"The columns {other} and {column} of {self._table.full_name} would both be {name} in Avro.",
                     detail="The table stops before this epoch; the others continue.",
                     hint='Exclude one of them, or choose a format without Avro, such as "json-schema".',
                 )
-        return [one | {"name": avro_name(one["name"])} for one in fields]
+        return names
 
     @property
     def _record_namespace(self) -> str:
@@ -232,11 +246,11 @@ def _plain(schema: Any) -> Any:
 
 
 def _envelope_types(schema: Any) -> list[Any]:
-    """The types of the row before, the row after and the source. Raises ValueError for another schema, or KeyError."""
-    before, after, source, *_ = schema["fields"]
-    if [one["name"] for one in (before, after, source)] != ["before", "after", "source"]:
+    """The types of the row before, the row after and the source. Raises ValueError for another schema."""
+    before, after, source, *_ = _RecordSchema.model_validate(schema).fields_
+    if (before.name, after.name, source.name) != ("before", "after", "source"):
         raise ValueError("its schema is another one")
-    return [_plain(one["type"]) for one in (before, before, source)]  # the row after has the type of the row before
+    return [_plain(one.type) for one in (before, before, source)]  # the row after has the type of the row before
 
 
 def _taken(rows: pa.ChunkedArray, indexes: Any) -> pa.ChunkedArray:
