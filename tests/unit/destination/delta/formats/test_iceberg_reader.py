@@ -41,6 +41,14 @@ class Published:
         self.lake.change([(key, -key)])
 
 
+def _now_passed() -> datetime:
+    """The time, once it has passed: that of a commit has milliseconds."""
+    at = clock.utc_now()
+    while clock.utc_now() <= at + timedelta(milliseconds=2):
+        pass
+    return at
+
+
 @pytest.fixture
 def published(tmp_path: Path) -> Published:
     """A mirror that is merged on read."""
@@ -95,7 +103,7 @@ def test_a_time_between_snapshots_that_have_expired_is_refused(
     for key in range(20):
         published.change(key)
         published.copy.catch_up()
-        times.append(clock.utc_now())
+        times.append(_now_passed())
     delta, iceberg = published.reader().delta, published.reader()
     refusals, count = list[str](), 0
     for at in times:
@@ -116,9 +124,7 @@ def test_a_time_between_snapshots_that_have_expired_is_refused(
 def test_an_earlier_time_is_read_from_its_snapshot(published: Published) -> None:
     """And a time before the oldest one is refused: it may have been expired."""
     first = rows_at(published.folder).sort_by("id").to_pylist()
-    at = clock.utc_now()
-    while clock.utc_now() <= at + timedelta(milliseconds=2):  # a commit's time has milliseconds
-        pass
+    at = _now_passed()
     published.change(7)
     published.copy.catch_up()
     mirror = published.reader().mirror(at)
