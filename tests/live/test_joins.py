@@ -12,6 +12,8 @@ from engine.base.store_errors import StoreAwayError
 from engine.destination import further_sink
 from engine.destination.database.table import DatabaseTable
 from engine.destination.destination_protocol import CHUNKS
+from engine.destination.kafka import snapshot_messages
+from engine.destination.kafka.snapshot_messages import SnapshotMessages
 from engine.destination.kafka.table import KafkaTable
 from engine.spec.sink_settings import Sink
 from tests.servers.kafka_broker import kafka_broker
@@ -77,3 +79,34 @@ def test_a_broker(
             row = message.value["after"]
             rows[row["id"]] = row["v"]
     assert sorted(rows.items()) == mirror(tmp_path)
+
+
+def test_half_a_copy_is_no_part_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Rows that are read back again come in other files. They are another generation, which has each row once."""
+    monkeypatch.setattr(further_sink, "_RETRY_S", 0.05)
+    monkeypatch.setattr(snapshot_messages, "_MESSAGES", 1)
+    story(world := World(tmp_path))
+    first_alone(tmp_path, world)
+    commit, commits = SnapshotMessages._commit, list[int]()
+
+    def some(self: Any, records: Any) -> None:
+        commit(self, records)
+        if any(" chunks " in key for key in records):
+            commits.append(1)
+            if len(commits) == 2:
+                raise StoreAwayError("the connection is lost")
+
+    with kafka_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        monkeypatch.setattr(SnapshotMessages, "_commit", some)
+        place = {"servers": broker.address, "topic": topic_rule(tmp_path)}
+        fields = {"type": "kafka", "name": "files", "path": tmp_path / "files", "kafka": place}
+        run = Run(tmp_path, world, sink=Sink.model_validate(fields))
+        assert wait_for(lambda: len(commits) > 2 and run.further.through == run.state.epoch)
+        run.end(drains=True)
+        found = kafka.messages(broker.address, f"{tmp_path.name}.d.t")
+    newest = kafka.newest_generation(found)
+    rows = sorted((one.value["after"]["id"], one.value["after"]["v"]) for one in newest if one.value["op"] == "r")
+    assert rows == mirror(tmp_path)
+    assert len(found) > len(newest)
