@@ -154,7 +154,7 @@ class Target:
     def append(self, kind: str, files: Sequence[EpochFile]) -> None:
         """Add the files of chunks or changes that are not applied yet."""
         new_files = self._new_files(kind, files)
-        is_separate = isinstance(self.destination, SeparatesEpochs) and self.destination.separates_epochs
+        is_separate = isinstance(self.destination, SeparatesEpochs)
         for epoch, some in groupby(new_files, lambda one: one[0] if is_separate else new_files[-1][0]):
             self.on_commit(self.destination.append(kind, epoch, [file for _, file in some]))
             self.applied_epochs[kind] = epoch

@@ -187,7 +187,7 @@ def _has_rows(broker: Broker, topic: str, read: _Reader, count: int) -> bool:
 def test_a_schema_that_is_refused_stops_its_table_and_is_ended_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker, registry: SchemaServer
 ) -> None:
-    """The others continue. Once the subject permits it, a resnapshot sends the rows."""
+    """Added and dropped columns are permitted, another type is not. The others continue."""
     for table in ("t", "other"):
         server.execute(f"CREATE TABLE {database}.{table} (id INT PRIMARY KEY, v INT)")
         server.execute(f"INSERT INTO {database}.{table} VALUES (1, 1)")
@@ -195,7 +195,13 @@ def test_a_schema_that_is_refused_stops_its_table_and_is_ended_as_the_hint_says(
     runner = pipeline.start_streaming()
     read, topic = _Reader(registry), f"{database}.t.avro"
     pipeline.wait_for(lambda: _has_rows(broker, topic, read, 1), runner)
-    _set_compatibility(registry, f"{topic}-value", "BACKWARD")
+    _set_compatibility(registry, f"{topic}-value", "FULL")
+    server.execute(f"ALTER TABLE {database}.t ADD COLUMN more INT")
+    server.execute(f"INSERT INTO {database}.t VALUES (3, 3, 3)")
+    pipeline.wait_for(lambda: _has_rows(broker, topic, read, 2), runner)
+    server.execute(f"ALTER TABLE {database}.t DROP COLUMN more")
+    server.execute(f"INSERT INTO {database}.t VALUES (4, 4)")
+    pipeline.wait_for(lambda: _has_rows(broker, topic, read, 3), runner)
     server.execute(f"ALTER TABLE {database}.t MODIFY v VARCHAR(20)")
     server.execute(f"INSERT INTO {database}.t VALUES (2, 'text')")
     server.execute(f"INSERT INTO {database}.other VALUES (2, 2)")
@@ -203,7 +209,7 @@ def test_a_schema_that_is_refused_stops_its_table_and_is_ended_as_the_hint_says(
     pipeline.wait_for(lambda: _has_rows(broker, f"{database}.other.avro", read, 2), runner)
     _set_compatibility(registry, f"{topic}-value", "NONE")
     assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
-    pipeline.wait_for(lambda: _has_rows(broker, topic, read, 2), runner)
+    pipeline.wait_for(lambda: _has_rows(broker, topic, read, 4), runner)
     pipeline.finish(runner)
 
 

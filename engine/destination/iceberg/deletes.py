@@ -59,7 +59,7 @@ def deleted_rows(
         return {one.name: DeletedRows(one.rows, partial(_vector_of, files, one, unpack)) for one in entries}
     contents = map_parallel(files.read_file, [one.path for one in entries], files.folder.at_once)
     positions = {uri: rows for uri, rows in united(contents).items() if uri in live}
-    return {uri: DeletedRows(len(rows), partial(np.array, rows, copy=False)) for uri, rows in positions.items()}
+    return {uri: DeletedRows(len(rows), partial(np.asarray, rows)) for uri, rows in positions.items()}
 
 
 def _vector_of(files: ManifestSet, record: FileRecord, unpack: Callable[[bytes], RowPositions]) -> RowPositions:

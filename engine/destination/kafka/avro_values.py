@@ -42,22 +42,28 @@ def avro_type(kind: pa.DataType) -> Any:  # noqa: PLR0911 - one line a type
 
 
 def nullable_records(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """For each row, a record with these columns, each of which may be NULL."""
+    """For each row, a record whose fields are nullable."""
     return joined(rows.num_rows, [or_null(values(rows[name])) for name in names])
 
 
 def records(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """For each row, a record with these columns; NULL for a row in which one is NULL."""
+    """For each row, a record whose fields are not nullable; NULL for a row with a NULL in it."""
     return joined(rows.num_rows, [values(rows[name]) for name in names])
 
 
 def joined(count: int, parts: Sequence[pa.ChunkedArray | pa.Array | bytes]) -> pa.ChunkedArray:
-    """Encodings side by side. count: how many there are."""
-    if not parts:
-        return pa.chunked_array([pa.repeat(pa.scalar(b""), count)])
-    scalars = [pa.scalar(part) if isinstance(part, bytes) else part for part in parts]
-    all_parts = [pa.chunked_array([pa.repeat(pa.scalar(b""), count)]), *scalars]
-    return pc.binary_join_element_wise(*all_parts, pa.scalar(b""))
+    """Encodings side by side; bytes are the same in each. count: how many there are."""
+    columns = [pa.scalar(part) if isinstance(part, bytes) else part for part in parts]
+    if all(isinstance(part, bytes) for part in parts):
+        return pa.chunked_array([pa.repeat(pa.scalar(b"".join(map(bytes, parts))), count)])
+    columns = [pa.chunked_array([one]) if isinstance(one, pa.Array) else one for one in columns]
+    return pc.binary_join_element_wise(*columns, pa.scalar(b""))
+
+
+def constant(value: str | int) -> bytes:
+    """The encoding of one text or integer."""
+    encoded: bytes = values(pa.array([value]))[0].as_py()
+    return encoded
 
 
 def or_null(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:

@@ -184,6 +184,6 @@ def _final(code: int, text: str, servers: str) -> DestinationError:
         )
     return DestinationError(
         f"Kafka at {servers} refuses what was asked: {text}.",
-        detail="What this epoch had sent is not visible to readers with read_committed.",
+        detail="Readers with read_committed do not see what this epoch had sent, if delivery is exactly_once.",
         hint="Look at the brokers' logs, then start the pipeline again.",
     )

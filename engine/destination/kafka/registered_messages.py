@@ -21,6 +21,7 @@ from engine.base.errors import DestinationError
 from engine.decode.schema import TM_SEQ, TM_TS, TM_TX, Table
 from engine.destination.kafka.avro_values import (
     avro_type,
+    constant,
     joined,
     nullable_records,
     or_null,
@@ -33,7 +34,8 @@ from engine.destination.kafka.schema_registry import PREFIX_BYTES, SchemaRegistr
 from engine.spec.kafka_settings import KafkaSettings
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
-_NULL = b"\x00"
+_NULL, _THERE = b"\x00", b"\x02"
+"""The branches of a union with null."""
 _DIGEST = "row_digest"
 _SOURCE = {
     "type": "record",
@@ -130,18 +132,18 @@ class RegisteredMessages:
                 or_null(_taken(rows, events.after)),
                 self._source(events, facts, envelope),
                 values(envelope.op),
-                or_null(values(_repeated(now_ms, len(events)))),
+                _THERE + constant(now_ms),
                 _NULL if events.is_snapshot else or_null(values(facts[TM_TX].cast(pa.string()))),
             ],
         )
         return self._framed("value", self._envelope_schema(value), body)
 
     def _source(self, events: RowEvents, facts: pa.Table, envelope: EnvelopeFacts) -> pa.ChunkedArray:
-        count, names = len(events), (self._table.database, self._table.name)
-        constant = [values(_repeated(text, count)) for text in ("tidemark", "mysql", self._name)]
-        snapshot, *place = (values(_repeated(text, count)) for text in (str(events.is_snapshot).lower(), *names))
+        before = b"".join(map(constant, ("tidemark", "mysql", self._name)))
+        place = (str(events.is_snapshot).lower(), self._table.database, self._table.name)
+        after = b"".join(map(constant, place))
         if events.is_snapshot:
-            return joined(count, [*constant, values(_repeated(0, count)), snapshot, *place, *[_NULL] * 4])
+            return joined(len(events), [before, constant(0), after, *[_NULL] * 4])
         at_ms = pc.fill_null(pc.divide(facts[TM_TS].cast(pa.int64()), 1000), 0)
         own = (
             facts[TM_TX].cast(pa.string()),
@@ -149,7 +151,7 @@ class RegisteredMessages:
             envelope.position.cast(pa.int64()),
             facts[TM_SEQ].cast(pa.string()),
         )
-        return joined(count, [*constant, values(at_ms), snapshot, *place, *(or_null(values(one)) for one in own)])
+        return joined(len(events), [before, values(at_ms), after, *(or_null(values(one)) for one in own)])
 
     def _row_schema(self, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
         return [
@@ -233,9 +235,7 @@ def envelope_deletion(registry: SchemaRegistry, message: bytes, now_ms: int) -> 
         ) from error
     content = body.getvalue()
     row, origin = content[ends[1] : ends[2]], content[ends[2] : ends[3]]
-    op, at = values(_repeated("d", 1))[0].as_py(), or_null(values(_repeated(now_ms, 1)))[0].as_py()
-    deletion: bytes = message[:PREFIX_BYTES] + row + _NULL + origin + op + at + _NULL
-    return deletion
+    return message[:PREFIX_BYTES] + row + _NULL + origin + constant("d") + _THERE + constant(now_ms) + _NULL
 
 
 def _plain(schema: Any) -> Any:
@@ -255,11 +255,6 @@ def _envelope_types(schema: Any) -> list[Any]:
 
 def _taken(rows: pa.ChunkedArray, indexes: Any) -> pa.ChunkedArray:
     return rows.take(pa.array(indexes, mask=indexes == NONE))
-
-
-def _repeated(value: str | int, count: int) -> pa.Array:
-    kind = pa.string() if isinstance(value, str) else pa.int64()
-    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _json_type(kind: pa.DataType) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A producer for `delivery = "at_least_once"`: messages are there when they are sent, the state is in transactions.
 
 The state is committed after the messages that it tells of. So after an error or a kill, messages are sent again, and
-none is missing. One producer sends all messages of a run, so those of a key stay in order: what is sent again comes
-after what was sent before.
+none is missing. A run has one for changes and one for rows of copies, and each waits for what the other has sent. So
+the messages of a key stay in order: what is sent again comes after what was sent before.
 """
 
 from collections.abc import Callable

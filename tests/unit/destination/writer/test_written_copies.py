@@ -31,7 +31,7 @@ class Function:
         self.raises: Raises = lambda _: None
 
     def __call__(self, _: Any, table: str, changes: Any, call: Call) -> None:
-        """Note what it gets, then fail as told."""
+        """Record the call, and fail if the test wants that."""
         rows = changes.to_pylist()
         self.given.append((table, call.epoch, rows))
         self.raises(rows)
