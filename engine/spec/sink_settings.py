@@ -137,9 +137,10 @@ class Sink(Section):
     """How long a file is kept after the newest version stops using it, for readers of older versions and for time
     travel."""
     max_versions: int = Field(4000, ge=1)
-    """How many earlier versions of a Delta table are kept at most, and their files; each for an hour at least. A table
-    that changes every second would have millions of files in a week. A version that a backup names can be restored for
-    `files_retention` all the same, and for seven days at most, for which Delta logs are kept."""
+    """How many earlier versions of a Delta table are kept at most, and how many files that only these need: four times
+    as many. Each version stays for an hour at least. A table that changes every second would have millions of files in
+    a week. A version that a backup names can be restored for `files_retention` all the same, and for seven days at
+    most, for which Delta logs are kept."""
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 

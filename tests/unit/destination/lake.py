@@ -103,6 +103,14 @@ class Lake:
         self, changes: Iterable[tuple[Any, int | None]], after: timedelta = timedelta(seconds=1)
     ) -> list[DataFile]:
         """Append changes to the change log alone. Returns the files."""
+        files = self.write(changes, after)
+        self.delta.append("changes", self.epoch, files)
+        return files
+
+    def write(
+        self, changes: Iterable[tuple[Any, int | None]], after: timedelta = timedelta(seconds=1)
+    ) -> list[DataFile]:
+        """Write an epoch's changes. Returns the files, which no commit has yet."""
         self.epoch += 1
         self.now += after
         schema, lines = log_schema(arrow_schema(self.table)), []
@@ -125,9 +133,7 @@ class Lake:
                 self.rows[key] = value
         with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
             writer.write(pa.Table.from_pylist(lines, schema=schema))
-            files = writer.close()
-        self.delta.append("changes", self.epoch, files)
-        return files
+            return writer.close()
 
     def merge(self, files: list[DataFile]) -> None:
         """Merge appended changes."""

@@ -1,8 +1,9 @@
 """Where a table's log begins: the oldest commits of a table with very many versions are deleted.
 
 A table that changes every second makes 600,000 commits a week, each with files of its own. So a table keeps
-`sink.max_versions` earlier versions, and each for an hour, for readers that are at work in it. Others keep them for
-`delta.logRetentionDuration`, which deltalake applies (`destination.delta.log.delta_log`).
+`sink.max_versions` earlier versions, fewer if these have too many files (`destination.delta.maintenance.vacuum`), and
+each for an hour, for readers that are at work in it. Others keep them for `delta.logRetentionDuration`, which deltalake
+applies (`destination.delta.log.delta_log`).
 
 A log begins with a checkpoint. What comes before it is deleted oldest first, in batches, so that a log from which a
 killed process has deleted only some has no gap for long: deltalake 1.6 loads no version by time from a log with one.
@@ -35,19 +36,22 @@ class LogStart:
     """The files of the log that belong to earlier versions, oldest first."""
 
 
-def log_start(table: Folder, newest: int, most: int, now: datetime) -> LogStart | None:
+def log_start(table: Folder, newest: int, most: int, now: datetime, crowded: int = -1) -> LogStart | None:
     """Where the log of the table in a folder is to begin; None if nothing of it is to be deleted.
 
-    newest: its newest version. most: how many earlier versions it keeps.
+    newest: its newest version. most: how many earlier versions it keeps. crowded: the newest version that must go
+    because there are too many files; -1 if there are not.
     """
-    if newest <= most:
+    if newest <= most and crowded < 0:
         return None
     entries = list(log_of(table).entries())
     names = [entry.name for entry in entries]
     commits = {name: version for name in names if (version := commit_version(name)) is not None}
     checkpoints = {name: version for name in names if (version := checkpoint_version(name)) is not None}
-    for version in sorted(complete_checkpoints(entries) & {*commits.values()}, reverse=True):
-        if version > newest - most or (commit := read_commit(table, version)) is None:
+    starts = sorted(complete_checkpoints(entries) & {*commits.values()})
+    last = max([newest - most, *[version for version in starts if version > crowded >= 0][:1]])
+    for version in reversed(starts):
+        if version > last or (commit := read_commit(table, version)) is None:
             continue
         at = datetime.fromtimestamp(commit.at_s, UTC)
         if now - at >= LEAST_RETENTION and (identity := _identity(table, version)):

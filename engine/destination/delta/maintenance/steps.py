@@ -211,12 +211,13 @@ class PairMaintenance:
         formats = self._pair.formats
         if formats is not None and not formats.may_vacuum(retention):
             return None  # what they lack is in the logs, and files that their readers need must stay
-        starts, spared_files = self._begin_later(retention)
+        vacuum = Vacuum(self._notes)
+        starts, spared_files = self._begin_later(retention, vacuum)
         if formats is not None:
             formats.expire(retention, starts)
         newest = {lake.folder: lake.log.version for lake in self._pair.lakes}
         needed_files = {*needed_files, *spared_files}
-        deletion = Vacuum(self._notes).run(named_files, needed_files, retention, newest, starts)
+        deletion = vacuum.run(named_files, needed_files, retention, newest, starts)
         if not deletion.files:
             if all(are_old_enough(folders) for folders, _ in stamps):
                 self._vacuumed_state = stamps, deletion.due_at
@@ -229,8 +230,8 @@ class PairMaintenance:
             duration_s=round(time.monotonic() - began, 6),
         )
 
-    def _begin_later(self, retention: timedelta) -> tuple[dict[Folder, int], set[str]]:
-        """Delete the oldest commits of logs with too many versions.
+    def _begin_later(self, retention: timedelta, vacuum: Vacuum) -> tuple[dict[Folder, int], set[str]]:
+        """Delete the oldest commits of logs with too many versions, or with too many files of earlier versions.
 
         Returns the oldest version of each of these tables, by folder, and the files that backups need of earlier ones.
         A killed run leaves a log whose oldest versions cannot be read, and nothing else.
@@ -238,7 +239,8 @@ class PairMaintenance:
         starts, spared_files, now = dict[Folder, int](), set[str](), clock.utc_now()
         kept_versions = self._pair.kept_versions
         for lake in self._pair.lakes:
-            start = log_start(lake.folder, lake.log.version, self._max_versions, now)
+            crowded = vacuum.crowded(lake.folder, self._max_versions)
+            start = log_start(lake.folder, lake.log.version, self._max_versions, now, crowded)
             if start is not None:
                 wanted = kept_versions.wanted(self.table.full_name, lake.folder, now - retention)
                 spared_files |= kept_versions.keep(lake.folder, wanted, start, rollback_apps(lake))

@@ -6,7 +6,8 @@ time decides (a restored copy has new ones) nor the tombstones in the Delta log,
 busy table large.
 
 A table with more versions than `sink.max_versions` keeps a file only as long as its log has a version that needs it
-(`destination.delta.log.log_start`), or a backup does (`destination.delta.log.kept_versions`).
+(`destination.delta.log.log_start`), or a backup does (`destination.delta.log.kept_versions`). So does a table whose
+earlier versions have more than four times as many files: a commit may take several epochs, each with files of its own.
 """
 
 import json
@@ -27,6 +28,8 @@ from engine.store.folder import Folder
 _READERS_FILES = ("chunk-", "changes-")
 _READERS_RETENTION = timedelta(hours=1)
 """The least retention of files that readers write: a file without a commit may get one soon."""
+_FILES_PER_VERSION = 4
+"""Files that only earlier versions need: this many for each version that a table keeps."""
 _CHUNK, _CHUNK_RETENTION = "chunk-", timedelta(days=1)
 """A throttled reader may write a chunk for hours, while changes of the table are committed every second."""
 
@@ -63,6 +66,15 @@ class Vacuum:
         self._notes = _Notes({}, {})
         with suppress(FileNotFoundError, ValueError, AttributeError):
             self._notes = record_from(_Notes, json.loads(notes.read_text(encoding="utf-8"))) or self._notes
+
+    def crowded(self, folder: Folder, max_versions: int) -> int:
+        """The newest version of a folder's table that must go because earlier versions have too many files; else -1.
+
+        max_versions: `sink.max_versions`. It counts the files that earlier vacuums noted.
+        """
+        versions = sorted(self._notes.versions.get(folder.name, {}).values(), reverse=True)
+        most = _FILES_PER_VERSION * max_versions
+        return versions[most] if len(versions) > most else -1
 
     def run(
         self,

@@ -20,6 +20,7 @@ from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.mirror import Mirror
 from engine.spec.sink_settings import MirrorMode
+from tests.support.delta import rows_at
 from tests.unit.destination.lake import Lake
 
 WEEK = timedelta(days=7)
@@ -103,6 +104,32 @@ def test_a_busy_table_keeps_a_bounded_number_of_files(
     )
     assert 0 < oldest <= delta.version() - MOST
     readable(lake, range(oldest, delta.version() + 1))
+
+
+def test_few_versions_with_very_many_files_go_too(tmp_path: Path, moved: Callable[[timedelta], None]) -> None:
+    """A commit may take several epochs, each with files of its own. What is left stays readable."""
+    lake, most = Lake(tmp_path, "merge_on_read"), 60
+    lake.copy(dict.fromkeys(range(50), 0))
+    changes = lake.pair.changes.lake
+    for turn in range(25):
+        files = [file for key in range(12) for file in lake.write([(key, turn)])]
+        lake.delta.append("changes", lake.epoch, files)
+        lake.merge(files)
+    assert lake.maintenance.expire(clock.utc_now()) is not None
+    vacuum(lake, most)
+    crowded = stored(lake)
+    assert crowded > 4 * most
+    busy(lake, 25)
+    vacuum(lake, most)
+    assert stored(lake) > crowded, "no version is an hour old"
+    moved(LEAST_RETENTION)
+    vacuum(lake, most)
+    assert changes.log.version < most
+    assert stored(lake) < crowded - 12 * 25 + 4 * 25
+    oldest = min(int(path.stem) for path in (Path(changes.folder.url) / "_delta_log").glob("*[0-9].json"))
+    for version in range(oldest, changes.log.version + 1):
+        assert rows_at(changes.folder, version).num_rows > 0
+    assert lake.mirror() == lake.rows
 
 
 @MODES
