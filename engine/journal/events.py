@@ -412,9 +412,10 @@ class SourceBack(Event, name="source.back"):
 
 @dataclass(frozen=True, kw_only=True)
 class TableChanged(Event, name="source.event"):
-    """A table was altered, or is resnapshotted on command (`statement` is null).
+    """A table was altered, or is resnapshotted.
 
-    `kind`: evolved, resnapshotted or stopped.
+    `kind`: evolved, resnapshotted or stopped. `position` and `statement`: of the statement that is the cause, also of
+    one that may concern any table; null if there is none, as on command.
     """
 
     kind: str

@@ -298,8 +298,9 @@ def _resumed(event: TableResumed) -> int:
 
 
 def _changed_table(event: TableChanged) -> str:
-    statement = f": {event.statement}" if event.statement else ""
-    return f"{(event.kind or 'event').capitalize()} at {event.position}{statement}"
+    place = f" at {event.position}" if event.position else ""
+    cause = event.statement or event.reason
+    return f"{(event.kind or 'event').capitalize()}{place}" + (f": {cause}" if cause else "")
 
 
 def _away(event: SourceAway) -> str:

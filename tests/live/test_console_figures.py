@@ -31,6 +31,7 @@ from engine.history import History, chunk_queries, runs
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from tests.live.conftest import PipelineFactory
+from tests.live.support.binlog_end import BinlogEnd
 from tests.live.support.compare import lake_table
 from tests.live.support.console import Screen, lasts, offset, says, seconds
 from tests.live.support.epochs import redumped, rests
@@ -100,8 +101,8 @@ def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pip
         amid_the_copy(shop, runner)
         to_rest(shop, server, runner)
     shop.wait_for(lambda: lake_table(shop.mirror("orders")).num_rows == count(server, database, "orders"), runner)
-    since = clock.utc_text()
-    shop.wait_for(lambda: any(rests(e) for e in shop.events("source.lag") if e["ts"] > since), runner)
+    end = BinlogEnd.now(server)
+    shop.wait_for(lambda: any(rests(e) for e in shop.events("source.lag") if end.is_reached(e)), runner)
     check_what_rests(server, shop)
 
 

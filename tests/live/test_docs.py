@@ -25,13 +25,13 @@ import pyarrow as pa
 import pytest
 
 from engine.alerting.silences import silences
-from engine.base import clock
 from engine.explore.queries import answer, landing_of, published_tables
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory
 from engine.spec.settings import load
 from engine.spec.sink_settings import AUTO_BYTES
 from tests.live.conftest import PipelineFactory
+from tests.live.support.binlog_end import BinlogEnd
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
 from tests.live.support.not_run import NOT_RUN, SHORTENED
@@ -186,9 +186,9 @@ class Reader:
 
     def finish(self) -> None:
         """Wait until everything in the source's binlog is committed, then stop."""
-        since, runner, pipeline = clock.utc_text(), self.runner, self.pipeline
+        end, runner, pipeline = BinlogEnd.now(self.pipeline.server), self.runner, self.pipeline
         assert runner
-        runner.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in pipeline.events("source.lag")))
+        runner.wait_for(lambda: any(map(end.is_reached, pipeline.events("source.lag"))))
         self.close()
         runner.ended()
 

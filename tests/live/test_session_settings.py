@@ -97,6 +97,7 @@ def test_a_statement_is_read_as_its_session_wrote_it(
         assert_equal(source, lake_table(pipeline.mirror(name)).select(source.column_names))
     needless = [event for event in pipeline.events("source.event") if event["table"].endswith(".kept")]
     assert needless == []
+    assert all(event["position"] and event["statement"] for event in pipeline.events("source.event"))
     assert set(outcomes(pipeline)) == set(CASES) - {"kept"}
 
 

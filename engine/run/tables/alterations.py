@@ -99,7 +99,7 @@ class Alterations:
                 continue
             if not (name in to_resnapshot or (table_state.due and table_state.due.by is not None)):
                 decision = self._automatic(decision, table_state, altered, cause)
-            verdicts[name] = decision
+            verdicts[name] = replace(decision, after_statement=statement is not None)
         refused = {name: one for name, one in verdicts.items() if one.refusal}
         unaltered = {name: one for name, one in refused.items() if name not in altered_names}
         return Judgement(
@@ -167,12 +167,12 @@ def _same_copy(decision: SchemaVerdict, altered: Altered) -> bool:
 
 def changed(name: str, verdict: SchemaVerdict, alteration: Alteration | None) -> TableChanged:
     """A verdict, for the journal. alteration: the one that ended its epoch."""
-    named = alteration is not None and name in alteration.tables
+    cause = alteration if alteration and (verdict.after_statement or name in alteration.tables) else None
     return TableChanged(
         kind=verdict.outcome,
         table=name,
-        position=alteration.at if alteration and named else None,
-        statement=alteration.statement if alteration and named else None,
+        position=cause.at if cause else None,
+        statement=cause.statement if cause else None,
         reason=verdict.reason,
         within_hour=verdict.within_hour,
     )

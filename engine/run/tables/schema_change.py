@@ -80,6 +80,8 @@ class SchemaVerdict:
     """The error of the source, if the account may not read the table."""
     due: Due | None = None
     """The resnapshot that follows once the account may read it."""
+    after_statement: bool = False
+    """Whether a statement in the binlog is the cause, be it one that names the table or one that may concern any."""
 
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """The table's part of the epoch record."""

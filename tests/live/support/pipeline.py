@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.base import clock
+from tests.live.support.binlog_end import BinlogEnd
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.apart import apart_from
 from tests.servers.drivers import Driver, Drivers
@@ -97,7 +97,7 @@ class Pipeline:
 
         hosts: for commands that a test waits for. hidden: folders that runners in the background see empty.
         """
-        self.database, self.folder = database, folder
+        self.server, self.database, self.folder = server, database, folder
         mode = mirror or ("copy_on_write" if server.flavor == "mysql" else "merge_on_read")
         mirrors = f'mirror = "{mode}"\nmax_write_amplification = {amplification}'
         self.spec = folder / "shop.toml"
@@ -224,8 +224,8 @@ class Pipeline:
 
     def finish(self, runner: Runner) -> None:
         """Wait until everything in the source's binlog is committed, then stop. There must be no writers left."""
-        since = clock.utc_text()
-        self.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in self.events("source.lag")), runner)
+        end = BinlogEnd.now(self.server)
+        self.wait_for(lambda: any(map(end.is_reached, self.events("source.lag"))), runner)
         self.stop(runner)
 
     def status(self) -> dict[str, Any]:
