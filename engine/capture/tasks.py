@@ -109,7 +109,11 @@ class ChunkGroup:
                 sessions.drop_all()
 
     def _reports(self) -> Iterator[ReaderReport]:
-        """Read a chunk while the file of the one before is being stored, which the report of that one waits for."""
+        """Read a chunk while the file of the one before is being stored, which the report of that one waits for.
+
+        A failure to store that ends the group comes after the report of the chunk that was read meanwhile. If that one
+        was not stored either, it is not reported: nothing more is known of it.
+        """
         stopped: set[str] = set()
         with ThreadPoolExecutor(1, "store") as pool:
             earlier: _StoredChunk | None = None
@@ -129,12 +133,16 @@ class ChunkGroup:
                     raise
                 report = None if earlier is None else self._report(earlier)
                 earlier = chunk if isinstance(chunk, _StoredChunk) else None
+                if _ends_group(report):
+                    last = None if earlier is None else self._report(earlier)
+                    yield from (one for one in (last, report) if one is report or isinstance(one, ChunkReport))
+                    return
                 if report is not None:
                     yield report
                 if isinstance(chunk, FailureReport):
                     yield chunk
                     stopped.add(request.table.full_name)
-                if chunk is None or _ends_group(report) or _ends_group(chunk):
+                if chunk is None or _ends_group(chunk):
                     break
             if earlier is not None:
                 yield self._report(earlier)
