@@ -120,17 +120,7 @@ class ChunkGroup:
             for request in self.requests:
                 if request.table.full_name in stopped:
                     continue
-                try:
-                    chunk: _StoredChunk | FailureReport | None = self._read_chunk(request, pool)
-                except ReadEndedError:
-                    sessions.drop(self.endpoint, self.watermarks)
-                    chunk = None
-                except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
-                    sessions.drop(self.endpoint, self.watermarks)
-                    chunk = self._failure(request, raised)
-                except BaseException:
-                    sessions.drop(self.endpoint, self.watermarks)
-                    raise
+                chunk = self._read_or_fail(request, pool)
                 report = None if earlier is None else self._report(earlier)
                 earlier = chunk if isinstance(chunk, _StoredChunk) else None
                 if _ends_group(report):
@@ -146,6 +136,20 @@ class ChunkGroup:
                     break
             if earlier is not None:
                 yield self._report(earlier)
+
+    def _read_or_fail(self, request: ChunkRequest, pool: ThreadPoolExecutor) -> "_StoredChunk | FailureReport | None":
+        """Read a chunk. None if the read ended with the run."""
+        try:
+            return self._read_chunk(request, pool)
+        except ReadEndedError:
+            sessions.drop(self.endpoint, self.watermarks)
+            return None
+        except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
+            sessions.drop(self.endpoint, self.watermarks)
+            return self._failure(request, raised)
+        except BaseException:
+            sessions.drop(self.endpoint, self.watermarks)
+            raise
 
     def _report(self, chunk: "_StoredChunk") -> ChunkReport | FailureReport:
         """Wait until a chunk's file is stored."""
