@@ -125,7 +125,7 @@ class ChunkGroup:
                 earlier = chunk if isinstance(chunk, _StoredChunk) else None
                 if _ends_group(report):
                     last = None if earlier is None else self._report(earlier)
-                    yield from (one for one in (last, report) if one is report or isinstance(one, ChunkReport))
+                    yield from (one for one in (last, report) if isinstance(one, ChunkReport) or one is report)
                     return
                 if report is not None:
                     yield report
