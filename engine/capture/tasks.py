@@ -123,9 +123,11 @@ class ChunkGroup:
                 chunk = self._read_or_fail(request, pool)
                 report = None if earlier is None else self._report(earlier)
                 earlier = chunk if isinstance(chunk, _StoredChunk) else None
-                if _ends_group(report):
+                if report is not None and _ends_group(report):
                     last = None if earlier is None else self._report(earlier)
-                    yield from (one for one in (last, report) if isinstance(one, ChunkReport) or one is report)
+                    if isinstance(last, ChunkReport):
+                        yield last
+                    yield report
                     return
                 if report is not None:
                     yield report

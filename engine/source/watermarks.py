@@ -12,11 +12,10 @@ right: whatever is visible was flushed before.
 A low watermark may be too early without harm, because replaying full row images is idempotent. It must never be too
 late. The four classes, best first:
 
-    snapshot     MariaDB: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, then `binlog_snapshot_file/position` in that
-                 transaction. The server takes both under the commit lock, so low = high and there is no backfill,
-                 unless an XA COMMIT is near (below). (The snapshot does not cover engines without transactions: the
-                 high watermark of their tables is taken after the read.) Percona has it too. It is not proved there, so
-                 GTIDs or `log_status` are preferred.
+    snapshot     MariaDB: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, between two positions (below): low = high, and
+                 there is no backfill, if nothing was committed in between, nor an XA COMMIT is near. (The snapshot does
+                 not cover engines without transactions: the high watermark of their tables is taken after the read.)
+                 Percona has it too. It is not proved there, so GTIDs or `log_status` are preferred.
     gtid         MySQL with GTIDs: a *settled* position, whose GTID set is contained in `@@gtid_executed`, which MySQL
                  updates after the engine commit. Candidates are positions whose set is known because the binlog was
                  decoded up to them: the end of the last epoch, and this reader's last high watermark after its
@@ -36,28 +35,41 @@ late. The four classes, best first:
                  together (MySQL source, `MYSQL_BIN_LOG::ordered_commit`: they queue for one stage). So twice the limit
                  is added. If that is too long, the source is refused.
 
-**XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves the
-snapshot's position P. It does not do so for `XA COMMIT`: that is written to the binlog, P moves, and only then the
-engine commits. So P may cover XA COMMITs that the snapshot does not show. (In checks with 12 XA sessions and
-sync_binlog=1, one in fifty did.) P is right as a high watermark, because whatever is visible was logged before. For the
-low watermark, the server's list of prepared transactions helps. `XA RECOVER` lists a transaction from its PREPARE until
-it is committed in the engine, because the statement removes it from the list last (MariaDB source, sql/xa.cc,
-trans_xa_commit: xid_cache_delete follows ha_commit_one_phase or ha_commit_or_rollback_by_xid). Let E be a position that
-the binlog had reached before the list R was read, and P that of a snapshot opened afterwards.
+**The position of a snapshot.** MariaDB moves the position C of its last commit under the lock under which it commits in
+the engine and opens snapshots (MariaDB source, sql/log.cc, trx_group_commit_leader). It shows C, or in a snapshot what
+C was then, as `binlog_snapshot_file/position`. But these are two variables of the whole server: each `SHOW STATUS` sets
+them for its own session and prints them a moment later, so it may print what another session has set meanwhile. (Of
+45 220 answers to two sessions that asked all the time, 160 were the other's. With a later one, the snapshot lacks what
+its position covers.) Whatever is printed, C had that value before. So a snapshot is opened between two questions:
+
+    L    what `binlog_snapshot_file/position` says before it is opened: C had that value, so everything up to L is
+         visible in the snapshot
+    H    the end of the binlog after it is opened: whatever the snapshot shows was logged before
+
+If L = H, the snapshot is exact there. Otherwise something was committed in between, or waits for its commit. After a
+few tries, the chunk is backfilled from L to H.
+
+**XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves C. It
+does not do so for `XA COMMIT`: that is written to the binlog, C moves, and only then the engine commits. So L may cover
+XA COMMITs that the snapshot does not show. (In checks with 12 XA sessions and sync_binlog=1, one in fifty did.) H is
+right as a high watermark, because whatever is visible was logged before. For the low watermark, the server's list of
+prepared transactions helps. `XA RECOVER` lists a transaction from its PREPARE until it is committed in the engine,
+because the statement removes it from the list last (MariaDB source, sql/xa.cc, trans_xa_commit: xid_cache_delete
+follows ha_commit_one_phase or ha_commit_or_rollback_by_xid). Let E be a position that the binlog had reached before the
+list R was read, and L and H those of a snapshot opened afterwards.
 
     1. An XA COMMIT at or before E whose transaction is not in R is visible in the snapshot: it was logged before R was
        read, and was off the list by then, so the engine had committed it.
-    2. If R is empty, and Com_xa_commit is the same before R was read and after the snapshot was opened, all XA COMMITs
-       at or before P are visible: none began in between, and none that began before was still running when R was read.
-       So P is exact, without a backfill.
-    3. Otherwise, let L be the last position at or before E such that no XA COMMIT of a transaction in R, as its last
-       statement in the binlog, lies at or before L. By 1, all XA COMMITs at or before L are visible. All other commits
-       at or before P are visible too. So min(L, P) is a low watermark, and the backfill from there to P makes the chunk
-       exact at P.
+    2. If R is empty, and Com_xa_commit is the same before R was read and after H was, all XA COMMITs at or before H are
+       visible: none began in between, and none that began before was still running when R was read. So L and H stand.
+    3. Otherwise, let V be the last position at or before E such that no XA COMMIT of a transaction in R, as its last
+       statement in the binlog, lies at or before V. By 1, all XA COMMITs at or before V are visible. All other commits
+       at or before L are visible too. So min(V, L) is a low watermark, and the backfill from there to H makes the chunk
+       exact at H.
 
 What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait
 of semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after
-all of them. `log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both.
+all of them. `log_status` waits for the first and the last. On MariaDB, C moves under the commit lock after both.
 (`aged`, above, is another matter.)
 """
 
@@ -86,6 +98,8 @@ _XA_PREPARED = "XA RECOVER"
 _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
+_SNAPSHOTS = 5
+"""Tries for a snapshot at a moment without a commit. A try takes a millisecond, a backfill some ten."""
 _MOST_REPLICA_WAIT_S = 20.0
 """A candidate of class aged must be older than twice that, and be found within `_PATIENCE_S`."""
 
@@ -203,7 +217,7 @@ class Watermarks:
         self.places = XaPlaces()
         self._candidates: list[Candidate] = []
         self._released = False
-        self._at: Position | None = None  # of the open snapshot
+        self._at: Position | None = None  # after everything that the open snapshot shows
         self._exact = False
         query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
@@ -251,21 +265,47 @@ class Watermarks:
             self._released = True
 
     def _snapshot(self) -> Position:
-        begun, prepared = self._begun_xa_commits(), self._prepared()
-        self._at = self._opened()
-        self._exact = not prepared and self._begun_xa_commits() == begun
-        if self._exact:
-            return self._at
-        end, prepared = self._at, self._prepared()
-        self._at = self._opened()
+        for tries_left in reversed(range(_SNAPSHOTS)):
+            begun, prepared = self._begun_xa_commits(), self._prepared()
+            low, high = self._opened()
+            if prepared or self._begun_xa_commits() != begun:
+                break
+            self._exact = low.order == high.order
+            if self._exact or not tries_left:
+                return low
+        return self._snapshot_near_xa()
+
+    def _snapshot_near_xa(self) -> Position:
+        """Open another snapshot, which lacks no XA COMMIT from before the low watermark."""
+        end, prepared, self._exact = current(self._connection, self._server), self._prepared(), False
+        low, _ = self._opened()
         positions = [one.position for one in self._candidates if one.position.order <= end.order]
         visible, self.places = self._xa_commits.visible_through(end, prepared, positions[-1] if positions else None)
-        return min(visible, self._at, key=lambda position: position.order)
+        return min(visible, low, key=lambda position: position.order)
 
-    def _opened(self) -> Position:
-        """Open a consistent snapshot; returns its position."""
+    def _opened(self) -> tuple[Position, Position]:
+        """Open a consistent snapshot.
+
+        Returns a position before which it shows everything, and one after everything that it shows.
+        """
+        low = self._committed()
         query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._released = False
+        self._at = current(self._connection, self._server)
+        return low, self._at
+
+    def _committed(self) -> Position:
+        """A position of the server's last commit, of now or before.
+
+        File and offset are printed one after the other. While the binlog goes on to another file, they may be of two
+        positions; the next answer then has another file, or an earlier offset.
+        """
+        answers = [self._printed_position(), self._printed_position()]
+        while answers[-1].file != answers[-2].file:
+            answers.append(self._printed_position())
+        return min(answers[-2:], key=lambda position: position.order)
+
+    def _printed_position(self) -> Position:
         status = {row["Variable_name"].lower(): row["Value"] for row in query(self._connection, _SNAPSHOT_STATUS)}
         if not status["binlog_snapshot_file"]:
             raise binlog_off()
