@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import pymysql
 
+from engine.capture.binlog.commit_visibility import CommitVisibility
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.capture.pacing import Pacer
 from engine.capture.row_counter import RowCounter
@@ -23,8 +24,8 @@ class ReaderSession:
     def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_server_id: int) -> None:
         self.connection: Connection = open_connection(endpoint)
         self.server: Server = describe(self.connection)
-        visibility = XaVisibility(endpoint, first_server_id)
-        self.watermarks = Watermarks(self.connection, self.server, kind, settle_s, visibility)
+        xa_commits, commits = XaVisibility(endpoint, first_server_id), CommitVisibility(endpoint, first_server_id)
+        self.watermarks = Watermarks(self.connection, self.server, kind, settle_s, xa_commits, commits)
         self.xa_places = KnownPlaces()
         self.pacer = Pacer()
         self.counter = RowCounter(None)

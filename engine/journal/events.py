@@ -412,10 +412,9 @@ class SourceBack(Event, name="source.back"):
 
 @dataclass(frozen=True, kw_only=True)
 class TableChanged(Event, name="source.event"):
-    """A table was altered, or is resnapshotted.
+    """A table was altered, or is resnapshotted. `kind`: evolved, resnapshotted or stopped.
 
-    `kind`: evolved, resnapshotted or stopped. `position` and `statement`: of the statement that is the cause, also of
-    one that may concern any table; null if there is none, as on command.
+    `position` and `statement`: of the statement that is the cause; null if there is none, as on command.
     """
 
     kind: str

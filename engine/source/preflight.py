@@ -40,10 +40,11 @@ from engine.spec.settings import Source
 CheckOutcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
 _OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
-_AGED_FIX = (
-    "SET PERSIST gtid_mode = ON (in its steps, see the MySQL manual); or both GRANT BACKUP_ADMIN ON *.* TO the user; "
-    "and SET PERSIST binlog_order_commits = ON;"
-)
+_AGED_FIXES = {
+    "mysql": "SET PERSIST gtid_mode = ON (in its steps, see the MySQL manual); or both GRANT BACKUP_ADMIN ON *.* TO "
+    "the user; and SET PERSIST binlog_order_commits = ON;",
+    "mariadb": "Start the server with binlog_optimize_thread_scheduling = ON, its default.",
+}
 
 
 @dataclass(frozen=True)
@@ -389,8 +390,7 @@ def _replica(context: Context) -> Check:
 
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
-    why = "Everything up to a low watermark must be visible to the read that follows (docs/correctness.md)."
-    expected = "an exact class (snapshot, gtid, log_status)"
+    why, expected = "Everything up to a low watermark must be visible to the read that follows.", "an exact class"
     if kind != "aged":
         return Check("watermarks", "ok", expected, kind, why, "")
     try:
@@ -398,7 +398,7 @@ def _watermarks(context: Context) -> Check:
     except SourceLostError as error:
         return Check("watermarks", "fail", expected, f"aged. {error}", f"{why} {error.detail}", error.hint)
     actual = f"aged; logged commits wait up to {wait_s:g} s for a replica" if wait_s else kind
-    return Check("watermarks", "warn", expected, actual, why, _AGED_FIX)
+    return Check("watermarks", "warn", expected, actual, why, _AGED_FIXES[context.server.flavor])
 
 
 def _key(table: Table) -> Check:

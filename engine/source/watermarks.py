@@ -13,9 +13,11 @@ A low watermark may be too early without harm, because replaying full row images
 late. The four classes, best first:
 
     snapshot     MariaDB: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, between two positions (below): low = high, and
-                 there is no backfill, if nothing was committed in between, nor an XA COMMIT is near. (The snapshot does
+                 there is no backfill, if nothing was committed in between and no XA COMMIT is near. (The snapshot does
                  not cover engines without transactions: the high watermark of their tables is taken after the read.)
-                 Percona has it too. It is not proved there, so GTIDs or `log_status` are preferred.
+                 Not with `binlog_optimize_thread_scheduling=OFF`: each session of a group then commits for itself,
+                 after the position has moved. (12 sessions: 259 of 500 checks lacked a commit.) Not on Percona, whose
+                 position moves when a group is flushed, before it is synced and committed.
     gtid         MySQL with GTIDs: a *settled* position, whose GTID set is contained in `@@gtid_executed`, which MySQL
                  updates after the engine commit. Candidates are positions whose set is known because the binlog was
                  decoded up to them: the end of the last epoch, and this reader's last high watermark after its
@@ -42,9 +44,17 @@ them for its own session and prints them a moment later, so it may print what an
 45 220 answers to two sessions that asked all the time, 160 were the other's. With a later one, the snapshot lacks what
 its position covers.) Whatever is printed, C had that value before. So a snapshot is opened between two questions:
 
-    L    what `binlog_snapshot_file/position` says before it is opened: C had that value, so everything up to L is
-         visible in the snapshot
+    L    what `binlog_snapshot_file/position` says before it is opened: C had that value
     H    the end of the binlog after it is opened: whatever the snapshot shows was logged before
+
+Everything up to L is visible in the snapshot if a commit has moved C to L. Two others move it, while a group may wait
+between the log and the engine, for its turn or for a replica (`MYSQL_BIN_LOG::open` at each rotation, and
+`write_binlog_checkpoint_event_already_locked`). The group then moves only C's offset, which is that in the file before.
+Both write a BINLOG_CHECKPOINT event, which names the oldest file with a transaction that the engine may still lack
+(`mark_xids_active`, `mark_xid_done`). One that names its own file is the last of the file, and everything in earlier
+files is committed. So L is believed if it comes after that event of its file (`capture.binlog.commit_visibility`), and
+not after H. Groups commit in the order of the log. Otherwise, soon after a rotation, it is waited for: L may move, or a
+position becomes old enough, as in class aged.
 
 If L = H, the snapshot is exact there. Otherwise something was committed in between, or waits for its commit. After a
 few tries, the chunk is backfilled from L to H.
@@ -89,6 +99,7 @@ WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
 StepHook = Callable[[str], None]
 """A hook, called with before_low, after_low, before_high and after_high. Tests write to the source in it."""
 
+_SCHEDULING = "SHOW GLOBAL VARIABLES LIKE 'binlog_optimize_thread_scheduling'"
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 _LOG_STATUS = "SELECT LOCAL AS log, @@global.binlog_order_commits AS ordered FROM performance_schema.log_status"
 _SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled, @@global.gtid_mode AS mode"
@@ -98,6 +109,7 @@ _XA_PREPARED = "XA RECOVER"
 _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
+_PAUSE_S = 0.05
 _SNAPSHOTS = 5
 """Tries for a snapshot at a moment without a commit. A try takes a millisecond, a backfill some ten."""
 _MOST_REPLICA_WAIT_S = 20.0
@@ -113,6 +125,13 @@ class Candidate:
     """When it was the end of the binlog, in Unix seconds of the server's clock."""
     places: XaPlaces = field(default_factory=XaPlaces)
     """Of the XA transactions that were prepared last before it."""
+
+
+class CommitPositions(Protocol):
+    """Tells what a position of MariaDB's last commit proves."""
+
+    def is_settled(self, position: Position) -> bool:
+        """Whether only a commit can have moved it there, in a file before which everything is committed."""
 
 
 class XaCommits(Protocol):
@@ -136,17 +155,16 @@ def no_step(_: str) -> None:
 
 def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
     """The best class possible with this server and this user's grants."""
-    if server.flavor == "mariadb" and query(connection, _SNAPSHOT_STATUS):
-        return "snapshot"
-    if server.flavor == "mysql" and query(connection, "SELECT @@gtid_mode AS mode")[0]["mode"] == "ON":
+    if server.flavor == "mariadb":
+        ordered = all(row["Value"] == "ON" for row in query(connection, _SCHEDULING))
+        return "snapshot" if ordered and query(connection, _SNAPSHOT_STATUS) else "aged"
+    if query(connection, "SELECT @@gtid_mode AS mode")[0]["mode"] == "ON":
         return "gtid"
     try:
         proved = bool(query(connection, _LOG_STATUS)[0]["ordered"])
     except TidemarkError:
         proved = False
-    if proved:
-        return "log_status"
-    return "snapshot" if query(connection, _SNAPSHOT_STATUS) else "aged"
+    return "log_status" if proved else "aged"
 
 
 def replica_wait_s(connection: Connection) -> float:
@@ -172,7 +190,8 @@ def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
     return SourceLostError(
         f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they "
         "are logged.",
-        detail="Without GTIDs and without the privilege BACKUP_ADMIN, nothing shows which logged commits a read sees. "
+        detail="Nothing shows which logged commits a read sees. (On MySQL, GTIDs or the privilege BACKUP_ADMIN would; "
+        "on MariaDB, binlog_optimize_thread_scheduling = ON.) "
         "A chunk could lack a row for good, so nothing more was read.",
         hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = "
         f"ON.) Or set gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
@@ -207,13 +226,20 @@ class Watermarks:
     """
 
     def __init__(
-        self, connection: Connection, server: Server, kind: WatermarkClass, settle_s: float, xa_commits: XaCommits
+        self,
+        connection: Connection,
+        server: Server,
+        kind: WatermarkClass,
+        settle_s: float,
+        xa_commits: XaCommits,
+        commits: CommitPositions,
     ) -> None:
         self._connection = connection
         self._server = server
         self.kind = kind
         self._settle_s = settle_s
         self._xa_commits = xa_commits
+        self._commits = commits
         self.places = XaPlaces()
         self._candidates: list[Candidate] = []
         self._released = False
@@ -280,7 +306,8 @@ class Watermarks:
         end, prepared, self._exact = current(self._connection, self._server), self._prepared(), False
         low, _ = self._opened()
         positions = [one.position for one in self._candidates if one.position.order <= end.order]
-        visible, self.places = self._xa_commits.visible_through(end, prepared, positions[-1] if positions else None)
+        visible, places = self._xa_commits.visible_through(end, prepared, positions[-1] if positions else None)
+        self.places = places if visible.order <= low.order else XaPlaces()
         return min(visible, low, key=lambda position: position.order)
 
     def _opened(self) -> tuple[Position, Position]:
@@ -288,16 +315,44 @@ class Watermarks:
 
         Returns a position before which it shows everything, and one after everything that it shows.
         """
-        low = self._committed()
+        low = self._visible()
         query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._released = False
         self._at = current(self._connection, self._server)
         return low, self._at
 
+    def _visible(self) -> Position:
+        """A position before which everything is visible now.
+
+        If the server's position proves nothing, it waits until it does, or until another one is old enough.
+        """
+        deadline = clock.monotonic_s() + _PATIENCE_S
+        while True:
+            low, end = self._committed(), current(self._connection, self._server)
+            if low.order <= end.order and self._commits.is_settled(low):
+                return low
+            if self._candidates[-1:] == [] or self._candidates[-1].position.order < end.order:
+                self.offer(Candidate(end, server_time_s(self._connection)))
+            if (old := self._old_enough()) is not None:
+                return old
+            if clock.monotonic_s() > deadline:
+                raise _not_settled()
+            clock.sleep(_PAUSE_S)
+
+    def _old_enough(self) -> Position | None:
+        """The newest candidate that has the age of class aged."""
+        try:
+            least_s = self._settle_s + 2 * replica_wait_s(self._connection)
+        except SourceLostError:
+            return None  # a commit may wait for minutes
+        now_s = server_time_s(self._connection)
+        ages = [(one.position, now_s - one.seen_s) for one in self._candidates if one.seen_s]  # 0: unknown
+        return max((at for at, age_s in ages if age_s >= least_s), key=lambda at: at.order, default=None)
+
     def _committed(self) -> Position:
         """A position of the server's last commit, of now or before.
 
-        File and offset are printed one after the other. While the binlog goes on to another file, they may be of two
+        File and offset are printed one after the other. While the binlog continues in another file, they may be of two
         positions; the next answer then has another file, or an earlier offset.
         """
         answers = [self._printed_position(), self._printed_position()]
@@ -317,7 +372,7 @@ class Watermarks:
     def _prepared(self) -> set[Xid]:
         """The XA transactions that are prepared and not yet committed in the engine."""
         if self._server.flavor == "mysql":
-            return set()  # Percona: listing them takes a privilege
+            return set()
         xids = set[Xid]()
         for row in query(self._connection, _XA_PREPARED):
             data, length = row["data"], int(row["gtrid_length"])
@@ -371,9 +426,12 @@ class Watermarks:
                     self.places = self._candidates[0].places
                     return self._candidates[0].position
             clock.sleep(_POLL_S)
-        raise TransientError(
-            f"No low watermark settled within {_PATIENCE_S:.0f} s.",
-            detail="The chunk was not read: without a proved low watermark, rows could be lost.",
-            hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW "
-            "PROCESSLIST.",
-        )
+        raise _not_settled()
+
+
+def _not_settled() -> TransientError:
+    return TransientError(
+        f"No low watermark settled within {_PATIENCE_S:.0f} s.",
+        detail="The chunk was not read: without a proved low watermark, rows could be lost.",
+        hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
+    )

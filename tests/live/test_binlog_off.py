@@ -10,6 +10,7 @@ import pymysql
 import pytest
 
 from engine.base.errors import BinlogOffError
+from engine.capture.binlog.commit_visibility import CommitVisibility
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.watermarks import Watermarks
@@ -158,6 +159,13 @@ def test_there_are_no_watermarks_without_a_binlog(flavor: str, private_server: S
     server = private_server(flavor)
     endpoint = Endpoint(server.host, server.port, "root", "")
     with binlog_off(server), closing(open_connection(endpoint)) as connection:
-        watermarks = Watermarks(connection, describe(connection), "snapshot", 0.0, XaVisibility(endpoint, 79_000))
+        watermarks = Watermarks(
+            connection,
+            describe(connection),
+            "snapshot",
+            0.0,
+            XaVisibility(endpoint, 79_000),
+            CommitVisibility(endpoint, 79_500),
+        )
         with pytest.raises(BinlogOffError):
             watermarks.low()

@@ -8,6 +8,7 @@ import pytest
 
 from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_reader import before, gtids_at
+from engine.capture.binlog.commit_visibility import CommitVisibility
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
@@ -78,7 +79,9 @@ def test_a_reader_takes_no_low_watermark_under_a_lowered_mode(source: Server, st
     with closing(open_connection(endpoint)) as connection:
         server = describe(connection)
         end = current(connection, server)
-        marks = Watermarks(connection, server, "gtid", 1.0, XaVisibility(endpoint, 79_000))
+        marks = Watermarks(
+            connection, server, "gtid", 1.0, XaVisibility(endpoint, 79_000), CommitVisibility(endpoint, 79_500)
+        )
         marks.offer(
             Candidate(type(end)(end.file, end.offset, gtids_at(endpoint, end, 78_000)), server_time_s(connection))
         )

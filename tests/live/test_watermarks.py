@@ -14,6 +14,7 @@ import pytest
 from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import gtids_at, read_range
+from engine.capture.binlog.commit_visibility import CommitVisibility
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.decode.gtid import joined
 from engine.decode.schema import Table
@@ -237,7 +238,7 @@ def test_ours_lose_none(
             # Its commits are in any order, so the class is not proved. The reader began when they were not.
             unproved = kind == "log_status" and options != LOG_STATUS[0]
             assert watermark_class(connection, described) == ("aged" if unproved else kind)
-            held.append(Watermarks(connection, described, kind, 1.0, XaVisibility(endpoint, 79_000)))
+            held.append(_watermarks(endpoint, connection, kind, 1.0))
             known(current(connection, described))
             if kind == "gtid":
                 readers.append(_BinlogReader(endpoint, connection))
@@ -305,7 +306,7 @@ def test_a_commit_that_waits_for_a_replica_is_not_covered(
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
         described = describe(connection)
-        watermarks = Watermarks(connection, described, kind, 0.1, XaVisibility(endpoint, 79_000))
+        watermarks = _watermarks(endpoint, connection, kind)
         reader = _BinlogReader(endpoint, connection) if kind == "gtid" else None
         if reader is not None:
             reader.offer(connection, watermarks)
@@ -327,6 +328,59 @@ def test_a_commit_that_waits_for_a_replica_is_not_covered(
         commit.join()
 
 
+@pytest.mark.parametrize("flushes", [False, True])
+def test_a_rotation_while_a_commit_waits_proves_nothing(private_server: Callable[..., Server], flushes: bool) -> None:
+    """MariaDB then moves the position of its last commit into the next file, past a commit that nobody sees yet.
+
+    Nor does the checkpoint event that follows. flushes: by command, else because the commit has filled its file.
+    """
+    server = private_server("mariadb", **({} if flushes else {"max_binlog_size": 4096}))
+    create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"])
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, x VARCHAR(9000))")
+    begin, variable = AFTER_SYNC["mariadb"]
+    server.execute(begin)
+    server.execute(f"SET GLOBAL {variable.format('timeout')} = 2500")
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        described, watermarks = describe(connection), _watermarks(endpoint, connection)
+        for number in (1, 2):  # the second one waits behind the first one's checkpoint event, or before it
+            server.execute(f"SET GLOBAL {variable.format('enabled')} = 1")
+            before = current(connection, described)
+            commit = Thread(target=server.execute, args=(f"INSERT INTO d.t VALUES ({number}, REPEAT('x', 9000))",))
+            commit.start()
+            while current(connection, described).order == before.order:
+                time.sleep(0.01)
+            if flushes and number == 1:
+                Thread(target=server.execute, args=("FLUSH BINARY LOGS",)).start()
+                time.sleep(0.5)
+            low = watermarks.low()
+            seen = [row["id"] for row in query(connection, "SELECT id FROM d.t")]
+            high = watermarks.high(low, TABLE)
+            watermarks.release()
+            commit.join()
+            assert low.order <= high.order
+            assert number in seen or low.order <= before.order, (before, low, high, seen)
+
+
+def test_sessions_that_commit_for_themselves_prove_nothing(private_server: Callable[..., Server]) -> None:
+    """With binlog_optimize_thread_scheduling=OFF, MariaDB's position moves before the sessions of a group commit."""
+    server = private_server("mariadb", binlog_optimize_thread_scheduling="OFF")
+    create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"])
+    server.execute("CREATE DATABASE d")
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        assert watermark_class(connection, describe(connection)) == "aged"
+
+    def checked() -> tuple[str, str]:
+        checks = server_preflight(endpoint, _source(server), 79_000).checks
+        return next((one.outcome, one.fix) for one in checks if one.name == "watermarks")
+
+    assert checked() == ("warn", "Start the server with binlog_optimize_thread_scheduling = ON, its default.")
+    server.restart(binlog_optimize_thread_scheduling="ON")
+    assert checked() == ("ok", "")
+
+
 def test_a_long_wait_for_a_replica_is_refused_where_nothing_shows_it(private_server: Callable[..., Server]) -> None:
     """By check and by each low watermark of class aged, until one of the hint's remedies is there."""
     server = private_server("mysql", gtid=False)
@@ -335,7 +389,7 @@ def test_a_long_wait_for_a_replica_is_refused_where_nothing_shows_it(private_ser
     server.execute("SET GLOBAL rpl_semi_sync_source_timeout = 100000, rpl_semi_sync_source_enabled = 1")
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
-        watermarks = Watermarks(connection, describe(connection), "aged", 0.1, XaVisibility(endpoint, 79_000))
+        watermarks = _watermarks(endpoint, connection, "aged")
         with pytest.raises(SourceLostError, match="wait for a replica for 100 s") as refused:
             watermarks.low()
         checks = server_preflight(endpoint, _source(server), 79_000).checks
@@ -375,6 +429,14 @@ def test_what_is_visible_does_not_depend_on_where_the_reading_begins(
         for known in (None, *edges):
             visibility = XaVisibility(endpoint, 79_000)
             assert visibility.visible_through(end, [xids[n] for n in listed], known)[0].order == expected.order
+
+
+def _watermarks(
+    endpoint: Endpoint, connection: Any, kind: WatermarkClass = "snapshot", settle_s: float = 0.1
+) -> Watermarks:
+    """Those of a reader."""
+    xa_commits, commits = XaVisibility(endpoint, 79_000), CommitVisibility(endpoint, 79_500)
+    return Watermarks(connection, describe(connection), kind, settle_s, xa_commits, commits)
 
 
 def _source(server: Server) -> Source:

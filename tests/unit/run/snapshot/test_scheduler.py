@@ -13,7 +13,6 @@ from engine.base.errors import (
     LoginRefusedError,
     SchemaChangedError,
     SparkLostError,
-    StoreUnreachableError,
     TableStoppedError,
     TransientError,
 )
@@ -122,23 +121,6 @@ def test_an_error_that_no_other_try_cures_ends_the_run(tmp_path: Path) -> None:
         run.assign()
         with pytest.raises(LedgerError, match="wrong"):
             run.settle()
-
-
-def test_a_store_that_is_away_for_one_file_voids_one_chunk(tmp_path: Path) -> None:
-    """The chunk that was read meanwhile is stored and counts; the others of the group are read again."""
-
-    def answer(group: ChunkGroup) -> list[ReaderReport]:
-        away, meanwhile, *_ = group.requests
-        return [report(meanwhile), failure(away, StoreUnreachableError("away"))]
-
-    pending = {n: Range((str(n),), (str(n + 1),)) for n in range(40)}
-    table = table_copy("t", 40, rows=10, coverage=Coverage(pending=pending))
-    with copies(tmp_path, table, readers=1, answer=answer) as run:
-        groups = [group["t"] for group in run.assign()]
-        stored = {group[1] for group in groups}
-        assert {finished.report.chunk for finished in run.settle().finished} == stored
-        assert {chunk.number for chunk in table.waiting} == set(range(40)) - stored
-        assert {table.states[number] for number in stored} == {"finished"}
 
 
 def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
