@@ -125,7 +125,8 @@ class KafkaTable:
     def complete_copy(self, epoch: int) -> SinkApplied | None:
         """Delete the keys that the new generation lacks. The first copy has nothing to delete.
 
-        What this table has in the open transaction is committed first: it is read back.
+        What this table has in the open transaction is committed first, because it is read back. What other tables have
+        left open would hide it.
         """
         sent, shared, began_s = self._sent_changes(), self._shared, time.monotonic()
         if not sent.generation or not self.table.key or not shared.settings.headers:
@@ -134,6 +135,7 @@ class KafkaTable:
             return None
         shared.terms.check()
         shared.transaction.commit()
+        shared.snapshots.settle()
         made = self._made(epoch, sent.generation)
         record = replace(self._sent_changes(), completed=epoch).to_json()
         count = shared.transaction.add(VanishedKeys(shared.clients, made), {self._changes_key: record})

@@ -2,6 +2,11 @@
 
 The topic has the keys of earlier generations, and by then all rows of the new one. What is left is kept on disk while
 it is read, one partition after the other, so memory does not grow with the table.
+
+With a registry, a key has other bytes under another schema, and these may be in another partition. Nothing tells which
+of two partitions' messages came first. So the bytes of a key are told apart; equal ones are in one partition, in order.
+A key that the new generation has is not deleted in any form: a deletion could reach a consumer after the row. One that
+it lacks is deleted in each form that has a row.
 """
 
 import json
@@ -25,6 +30,9 @@ from engine.destination.kafka.table_messages import TableMessages
 from engine.spec.kafka_settings import ROW_FORMATS
 
 _BATCH = 10_000
+_LEFT = """
+SELECT key, value FROM keys AS one WHERE (value IS NOT NULL OR lacks_tombstone)
+AND NOT EXISTS (SELECT 1 FROM keys AS other WHERE other.identity = one.identity AND other.is_there)"""
 
 
 class _MessageFacts(NamedTuple):
@@ -44,12 +52,13 @@ class _MessageFacts(NamedTuple):
 class _KeyState(NamedTuple):
     """What a message says of its key."""
 
+    key: bytes
     identity: bytes
     """The key without the number of its schema."""
-    key: bytes
     value: bytes | None
     """The row of an earlier generation; None if it is deleted, or the newest generation has the key."""
-    is_new: bool
+    is_there: bool
+    """Whether the newest generation has the key."""
     lacks_tombstone: bool
     """Whether it deletes the key, and a message without a value must follow."""
 
@@ -85,7 +94,6 @@ class VanishedKeys:
         with closing(self.clients.consumer()) as consumer:
             answer = self.clients.asked(lambda: consumer.list_topics(self.topic, timeout=ANSWER_S))
             numbers = list(answer.topics[self.topic].partitions)
-            # With another schema, a key has other bytes, and may be in another partition.
             groups = [[number] for number in numbers] if self.made.registry is None else [numbers]
             for group in groups:
                 for key, value in self._left(consumer, group):
@@ -110,7 +118,8 @@ class VanishedKeys:
                         _store(database, batch)
                         batch.clear()
             _store(database, batch)
-            yield from database.execute("SELECT key, value FROM keys WHERE value IS NOT NULL OR lacks_tombstone")
+            database.execute("CREATE INDEX there ON keys (identity) WHERE is_there")
+            yield from database.execute(_LEFT)
 
     def _states(self, consumer: Any) -> Iterator[_KeyState]:
         """What each message says of its key."""
@@ -133,7 +142,8 @@ class VanishedKeys:
             if facts.table == table and key is not None and facts.kind != b"-U":
                 is_new, is_deleted = facts.generation == newest, facts.kind == b"-D"
                 row = None if is_new or is_deleted else value
-                yield _KeyState(key[begin:], key, row, is_new, is_deleted and tombstones and value is not None)
+                lacks_tombstone = is_deleted and tombstones and value is not None
+                yield _KeyState(key, key[begin:], row, is_new and not is_deleted, lacks_tombstone)
 
 
 def deletion_of(made: TableMessages, value: bytes, now_ms: int) -> bytes | None:
@@ -167,19 +177,14 @@ def _database(folder: Path) -> sqlite3.Connection:
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("PRAGMA synchronous = OFF")
     database.execute(
-        "CREATE TABLE keys (identity BLOB PRIMARY KEY, key BLOB, value BLOB, is_new INT, lacks_tombstone INT) "
+        "CREATE TABLE keys (key BLOB PRIMARY KEY, identity BLOB, value BLOB, is_there INT, lacks_tombstone INT) "
         "WITHOUT ROWID"
     )
     return database
 
 
 def _store(database: sqlite3.Connection, batch: Sequence[_KeyState]) -> None:
-    """Take what messages say, in order. An earlier generation says nothing of a key that the newest one has."""
+    """Take what messages say, in order."""
     database.execute("BEGIN")
-    database.executemany(
-        "INSERT INTO keys VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET key = excluded.key, "
-        "value = excluded.value, is_new = excluded.is_new, lacks_tombstone = excluded.lacks_tombstone "
-        "WHERE excluded.is_new OR NOT keys.is_new",
-        batch,
-    )
+    database.executemany("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?)", batch)
     database.execute("COMMIT")

@@ -145,6 +145,13 @@ class WriterTable:
             self._store(replace(after, copies=progress.copies + 1))
         return CopyStart(max(epochs.begun, epoch))
 
+    def forget_rows(self) -> None:
+        """The rows that come are another copy, if some of the newest one may be written already."""
+        progress = self._progress()
+        epochs = progress.of(self._shared.owner.application)
+        if epochs.chunks < epochs.begun:
+            self._store(replace(progress, copies=progress.copies + 1))
+
     def drop(self) -> None:
         """Forget what is noted, but for the number of copies. What the writer has made of the rows stays."""
         if self.is_there:

@@ -116,3 +116,19 @@ def test_a_deletion_whose_tombstone_is_lacking_gets_it(stored: int) -> None:
     topic.add(first[:stored])
     again = list(VanishedKeys(topic, made).messages())  # type: ignore[arg-type]
     assert [(one.key, one.value is None) for one in again] == [(one.key, one.value is None) for one in first[stored:]]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_each_form_of_a_vanished_key_that_has_a_row_is_deleted(swapped: bool) -> None:
+    """The forms are in two partitions, and nobody knows which messages came first."""
+    registry = _Registry()
+    before, after = (_made("avro", registry, n, kind) for n, kind in enumerate(("int", "bigint")))
+    old, new = _copy(before, pa.int32(), [1, 2]), _copy(after, pa.int64(), [1, 2])
+    deletion = KafkaMessage(before.topic, old[0].key, None, before.headers_of("-D"))
+    topic = _Topic({int(swapped): [*old, deletion], int(not swapped): new})
+    made = _made("avro", registry, 2, "bigint")
+    deletions = list(VanishedKeys(topic, made).messages())  # type: ignore[arg-type]
+    assert {one.key for one in deletions} == {new[0].key, old[1].key, new[1].key}
+    topic.add(_copy(made, pa.int64(), [2]), int(not swapped))
+    deletions = list(VanishedKeys(topic, made).messages())  # type: ignore[arg-type]
+    assert [one.key for one in deletions] == [new[0].key]

@@ -99,6 +99,26 @@ def test_a_restored_ledger_begins_another_copy(tmp_path: Path, function: Functio
     assert function.newest() == set(mirror(tmp_path))
 
 
+def test_half_a_copy_that_is_read_back_again_is_another_copy(tmp_path: Path, function: Function) -> None:
+    """Its parts may be others by then, so that some of the first ones are not written again."""
+    story(world := World(tmp_path))
+    first_alone(tmp_path, world)
+    failures = [OSError("no")]
+
+    def fail(_: list[dict[str, Any]]) -> None:
+        if failures:
+            raise failures.pop()
+
+    function.raises = fail
+    run = _run(tmp_path, world)
+    wait_for(lambda: len(function.given) > 1)
+    follow(run)
+    run.end(drains=True)
+    (first, second, *_) = [rows[0]["_tm_copy"] for _, _, rows in function.given]
+    assert first < second
+    assert function.newest() == set(mirror(tmp_path))
+
+
 def test_a_change_comes_again_with_its_epoch(tmp_path: Path, function: Function) -> None:
     """However many epochs wait by then."""
     story(world := World(tmp_path))
