@@ -448,10 +448,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "source/grants.py::": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/heads.py::_read_head": (1, WAIT),
-    "source/durable_settings.py::": (
-        2,
-        ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",),
-    ),
+    "source/durable_settings.py::": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/named_tables.py::unmatched_exclusions": (
         2,
         ("test_limits_of_servers.py::test_an_exclusion_in_another_case_is_refused_where_case_counts",),

@@ -72,7 +72,7 @@ class WriterTable:
             return StoredState(fault=f"the note in {self.place} of what was written of {self.table.full_name} is gone")
         if progress.ledger != self._shared.owner.ledger:
             return StoredState(fault=f"{self.place} belongs to another ledger ({progress.ledger})")
-        return StoredState(self._epochs(progress), frozenset({progress.term} if progress.term else ()))
+        return StoredState(_epochs(self._shared.owner, progress), frozenset({progress.term} if progress.term else ()))
 
     def check(self, before: Table | None, after: Table) -> None:
         """Any columns will do. A table that joins needs a note of its own."""
@@ -103,12 +103,12 @@ class WriterTable:
         if progress is None or count not in progress.epochs:
             begun = progress or self._nothing()
             self._store(replace(begun, copies=begun.copies + 1).with_epochs(count, WrittenEpochs()))
-        return OpenedTable(self._epochs(self._progress()), is_new=progress is None)
+        return OpenedTable(_epochs(self._shared.owner, self._progress()), is_new=progress is None)
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
         """Give the rows to the writer, then note the epoch."""
         shared, began_s, progress = self._shared, time.monotonic(), self._progress()
-        if not files or self._epochs(progress)[kind] >= epoch:
+        if not files or _epochs(self._shared.owner, progress)[kind] >= epoch:
             return None
         shared.guard()
         folder = shared.landing.chunks(self.table) if kind == CHUNKS else shared.landing.changes(self.table)
@@ -184,7 +184,9 @@ class WriterTable:
     def _store(self, progress: WriterProgress) -> None:
         self._file.write(replace(progress, term=self._shared.guard()))
 
-    def _epochs(self, progress: WriterProgress) -> dict[str, int]:
-        floor, epochs = self._shared.owner.floor, progress.of(self._shared.owner.application)
-        changes = max(epochs.changes, floor)
-        return {CHUNKS: max(epochs.chunks, floor), CHANGES: changes, MERGE: changes}
+
+def _epochs(owner: Owner, progress: WriterProgress) -> dict[str, int]:
+    """The last epochs by kind."""
+    epochs = progress.of(owner.application)
+    changes = max(epochs.changes, owner.floor)
+    return {CHUNKS: max(epochs.chunks, owner.floor), CHANGES: changes, MERGE: changes}
