@@ -109,7 +109,7 @@ _XA_PREPARED = "XA RECOVER"
 _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
-_PAUSE_S = 0.05
+_PAUSE_S = 0.2
 _SNAPSHOTS = 5
 """Tries for a snapshot at a moment without a commit. A try takes a millisecond, a backfill some ten."""
 _MOST_REPLICA_WAIT_S = 20.0
@@ -315,6 +315,8 @@ class Watermarks:
 
         Returns a position before which it shows everything, and one after everything that it shows.
         """
+        if self._at is not None:
+            query(self._connection, "COMMIT")  # in a snapshot, the server prints that one's position
         low = self._visible()
         query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._released = False
