@@ -390,7 +390,7 @@ def _replica(context: Context) -> Check:
 
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
-    why, expected = "Everything up to a low watermark must be visible to the read that follows.", "an exact class"
+    why, expected = "All up to a low watermark must be visible to the read (docs/correctness.md).", "an exact class"
     if kind != "aged":
         return Check("watermarks", "ok", expected, kind, why, "")
     try:

@@ -110,8 +110,9 @@ _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
 _PAUSE_S = 0.2
+"""Between two questions for a position that proves something. Each may open a dump."""
 _SNAPSHOTS = 5
-"""Tries for a snapshot at a moment without a commit. A try takes a millisecond, a backfill some ten."""
+"""Tries for a snapshot at a moment without a commit. A try is a few short questions, a backfill opens a dump."""
 _MOST_REPLICA_WAIT_S = 20.0
 """A candidate of class aged must be older than twice that, and be found within `_PATIENCE_S`."""
 
@@ -190,11 +191,12 @@ def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
     return SourceLostError(
         f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they "
         "are logged.",
-        detail="Nothing shows which logged commits a read sees. (On MySQL, GTIDs or the privilege BACKUP_ADMIN would; "
-        "on MariaDB, binlog_optimize_thread_scheduling = ON.) "
-        "A chunk could lack a row for good, so nothing more was read.",
+        detail="Nothing shows which logged commits a read sees. A chunk could lack a row for good, so nothing more was "
+        "read.",
         hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = "
-        f"ON.) Or set gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
+        f"ON.) Or set gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}. On MariaDB, start "
+        f"the server with binlog_optimize_thread_scheduling = ON, or SET GLOBAL {variable} = "
+        f"{_MOST_REPLICA_WAIT_S * 1000:.0f}.",
     )
 
 
@@ -303,7 +305,9 @@ class Watermarks:
 
     def _snapshot_near_xa(self) -> Position:
         """Open another snapshot, which lacks no XA COMMIT from before the low watermark."""
-        end, prepared, self._exact = current(self._connection, self._server), self._prepared(), False
+        end = current(self._connection, self._server)
+        prepared = self._prepared()
+        self._exact = False
         low, _ = self._opened()
         positions = [one.position for one in self._candidates if one.position.order <= end.order]
         visible, places = self._xa_commits.visible_through(end, prepared, positions[-1] if positions else None)
@@ -333,7 +337,7 @@ class Watermarks:
             low, end = self._committed(), current(self._connection, self._server)
             if low.order <= end.order and self._commits.is_settled(low):
                 return low
-            if self._candidates[-1:] == [] or self._candidates[-1].position.order < end.order:
+            if not self._candidates or self._candidates[-1].position.order < end.order:
                 self.offer(Candidate(end, server_time_s(self._connection)))
             if (old := self._old_enough()) is not None:
                 return old

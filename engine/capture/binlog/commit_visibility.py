@@ -44,8 +44,8 @@ class CommitVisibility:
             for run in runs:
                 if run.file != self._read_to.file:
                     return
-                for offset in _checkpoints(run):
-                    self._settled_at = offset
+                self._settled_at = next(_checkpoints(run), None)
+                if self._settled_at is not None:
                     return
                 self._read_to = Position(run.file, max(int(run.offset[-1]), self._read_to.offset))
                 if self._read_to.offset >= end:

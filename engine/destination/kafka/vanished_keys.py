@@ -4,7 +4,7 @@ The topic has the keys of earlier generations, and by then all rows of the new o
 it is read, one partition after the other, so memory does not grow with the table.
 
 With a registry, a key has other bytes under another schema, and these may be in another partition. Nothing tells which
-of two partitions' messages came first. So the bytes of a key are told apart; equal ones are in one partition, in order.
+of two partitions' messages came first. So keys are compared by their bytes; equal ones are in one partition, in order.
 A key that the new generation has is not deleted in any form: a deletion could reach a consumer after the row. One that
 it lacks is deleted in each form that has a row.
 """
@@ -57,6 +57,8 @@ class _KeyState(NamedTuple):
     """The key without the number of its schema."""
     value: bytes | None
     """The row of an earlier generation; None if it is deleted, or the newest generation has the key."""
+    is_new: bool
+    """Whether it is of the newest generation."""
     is_there: bool
     """Whether the newest generation has the key."""
     lacks_tombstone: bool
@@ -143,7 +145,7 @@ class VanishedKeys:
                 is_new, is_deleted = facts.generation == newest, facts.kind == b"-D"
                 row = None if is_new or is_deleted else value
                 lacks_tombstone = is_deleted and tombstones and value is not None
-                yield _KeyState(key, key[begin:], row, is_new and not is_deleted, lacks_tombstone)
+                yield _KeyState(key, key[begin:], row, is_new, is_new and not is_deleted, lacks_tombstone)
 
 
 def deletion_of(made: TableMessages, value: bytes, now_ms: int) -> bytes | None:
@@ -177,14 +179,19 @@ def _database(folder: Path) -> sqlite3.Connection:
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("PRAGMA synchronous = OFF")
     database.execute(
-        "CREATE TABLE keys (key BLOB PRIMARY KEY, identity BLOB, value BLOB, is_there INT, lacks_tombstone INT) "
-        "WITHOUT ROWID"
+        "CREATE TABLE keys (key BLOB PRIMARY KEY, identity BLOB, value BLOB, is_new INT, is_there INT, "
+        "lacks_tombstone INT) WITHOUT ROWID"
     )
     return database
 
 
 def _store(database: sqlite3.Connection, batch: Sequence[_KeyState]) -> None:
-    """Take what messages say, in order."""
+    """Take what messages say, in order. An earlier generation says nothing of a key that the newest one has."""
     database.execute("BEGIN")
-    database.executemany("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?)", batch)
+    database.executemany(
+        "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value, "
+        "is_new = excluded.is_new, is_there = excluded.is_there, lacks_tombstone = excluded.lacks_tombstone "
+        "WHERE excluded.is_new OR NOT keys.is_new",
+        batch,
+    )
     database.execute("COMMIT")

@@ -132,3 +132,12 @@ def test_each_form_of_a_vanished_key_that_has_a_row_is_deleted(swapped: bool) ->
     topic.add(_copy(made, pa.int64(), [2]), int(not swapped))
     deletions = list(VanishedKeys(topic, made).messages())  # type: ignore[arg-type]
     assert [one.key for one in deletions] == [new[0].key]
+
+
+@pytest.mark.parametrize("format_", ["debezium-json", "avro"])
+def test_a_late_message_of_an_earlier_generation_deletes_nothing(format_: MessageFormat) -> None:
+    """A runner that was replaced may still send some, at least once."""
+    registry = _Registry() if format_ == "avro" else None
+    topic, made = _Topic(), _made(format_, registry, 1)
+    topic.add([*_copy(made, pa.int32(), [1]), *_copy(_made(format_, registry, 0), pa.int32(), [1, 2])])
+    assert [one.key for one in VanishedKeys(topic, made).messages()] == [topic.partitions[0][-1].key]  # type: ignore[arg-type]

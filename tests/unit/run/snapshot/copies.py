@@ -54,6 +54,12 @@ def table_copy(
     return TableCopy(table, plan, LocalFolder(Path()), rank, **{"coverage": unsplit_table(plan), **more})
 
 
+def pending_table(name: str, chunks: int) -> TableCopy:
+    """A table of small chunks that are all split off, so that a group has several."""
+    pending = {n: Range((str(n),), (str(n + 1),)) for n in range(chunks)}
+    return table_copy(name, chunks, rows=10, coverage=Coverage(pending=pending))
+
+
 class FakeSplitter:
     """Replaces `run.snapshot.splitter.ChunkSplitter`: splits at each ten, up to `ends` of a walked table."""
 

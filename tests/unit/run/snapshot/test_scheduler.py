@@ -25,7 +25,7 @@ from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Unsplit
 from engine.run.snapshot.scheduler import AHEAD
 from engine.spec.throttle_settings import Throttle
-from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
+from tests.unit.run.snapshot.copies import GROUP, copies, failure, pending_table, read_all, report, table_copy
 
 
 def losing(group: ChunkGroup) -> list[ReaderReport]:
@@ -214,8 +214,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
         done, failed, *_ = group.requests
         return [report(done), failure(failed, TransientError("lost"))]
 
-    pending = {n: Range((str(n),), (str(n + 1),)) for n in range(40)}
-    table = table_copy("t", 40, rows=10, coverage=Coverage(pending=pending))
+    table = pending_table("t", 40)
     with copies(tmp_path, table, readers=1, answer=second_fails) as run:
         (one, other) = run.assign()
         batch = run.settle()
