@@ -94,8 +94,11 @@ def _has_published_rows(table: TableState) -> bool:
 
 
 def _is_replaced(table: TableState) -> bool:
-    """Whether a resnapshot that is due, or that ends a stop, replaces what the destination has of the table."""
-    return bool(table.stopped or table.due)
+    """Whether a resnapshot replaces what the destination has of the table.
+
+    It ends a stop, is due, or has begun and nothing is known to be applied since what was there was given up.
+    """
+    return bool(table.stopped or table.due or (table.generation and not table.applied))
 
 
 def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:

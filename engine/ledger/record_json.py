@@ -183,6 +183,7 @@ def _switch(record: Json) -> Switch:
         joins="by" in record,
         by=record.get("by"),
         automatic=record.get("automatic"),
+        is_given_up=record.get("given_up", False),
     )
 
 
@@ -199,7 +200,8 @@ def _switch_json(switch: Switch) -> dict[str, Any]:
 
 def _resnapshot_json(switch: Switch) -> dict[str, Any]:
     automatic = {} if switch.automatic is None else {"automatic": switch.automatic}
-    return {**_switch_json(switch), **automatic, "since": _position_json(switch.since)}
+    given_up = {"given_up": True} if switch.is_given_up else {}
+    return {**_switch_json(switch), **automatic, **given_up, "since": _position_json(switch.since)}
 
 
 def _due(record: Json) -> Due:

@@ -84,6 +84,8 @@ class Switch:
     """The command that added a table that joins; None if there was none."""
     automatic: str | None = None
     """When Tidemark decided it by itself: UTC text. None if an operator asked for it."""
+    is_given_up: bool = False
+    """Whether an operator gave up what the destination had of it, for that was not what the ledger had published."""
 
 
 @dataclass(frozen=True)

@@ -351,6 +351,8 @@ def _resnapshotted(table: TableState, switch: Switch) -> TableState:
     has_other_places = bool(switch.table.get(_KEY)) != bool(table.table.get(_KEY))
     # A table without a key has its chunks in the change log: a new mirror has none of them.
     applied = {kind: epoch for kind, epoch in table.applied.items() if kind == "changes" or not has_other_places}
+    if switch.is_given_up:
+        applied = {}
     return replace(
         table,
         applied=applied,

@@ -46,7 +46,9 @@ AND h.OBJECT_NAME = w.OBJECT_NAME AND h.OWNER_THREAD_ID <> w.OWNER_THREAD_ID
 JOIN performance_schema.threads AS other ON other.THREAD_ID = h.OWNER_THREAD_ID
 LEFT JOIN performance_schema.events_statements_current AS last
 ON last.THREAD_ID = h.OWNER_THREAD_ID AND last.NESTING_EVENT_LEVEL = 0
-WHERE w.LOCK_STATUS = 'PENDING' AND w.OBJECT_TYPE = 'TABLE' AND own.PROCESSLIST_ID IN ({ids})"""
+WHERE w.LOCK_STATUS = 'PENDING' AND w.OBJECT_TYPE = 'TABLE' AND own.PROCESSLIST_ID IN ({ids})
+AND other.PROCESSLIST_ID IS NOT NULL"""
+"""The server's own threads, such as InnoDB's purge, are no sessions: they have no number, and nobody can end them."""
 _PLUGIN = """
 SELECT l.TABLE_SCHEMA AS d, l.TABLE_NAME AS t, NULL AS waiting, p.ID AS id, p.USER AS user, p.HOST AS host, \
 p.COMMAND AS command,

@@ -52,9 +52,10 @@ between the log and the engine, for its turn or for a replica (`MYSQL_BIN_LOG::o
 `write_binlog_checkpoint_event_already_locked`). The group then moves only C's offset, which is that in the file before.
 Both write a BINLOG_CHECKPOINT event, which names the oldest file with a transaction that the engine may still lack
 (`mark_xids_active`, `mark_xid_done`). One that names its own file is the last of the file, and everything in earlier
-files is committed. So L is believed if it comes after that event of its file (`capture.binlog.commit_visibility`), and
-not after H. Groups commit in the order of the log. Otherwise, soon after a rotation, it is waited for: L may move, or a
-position becomes old enough, as in class aged.
+files is committed. So once H's file has that event (`capture.binlog.commit_visibility`), L is believed if it comes after
+the event, and not after H. (Groups commit in the order of the log.) If L is not after the event, nothing has moved it
+there since, and the beginning of H's file takes its place: an idle server may have purged L's own file. Otherwise, soon
+after a rotation, the event is waited for, or a position that is old enough, as in class aged.
 
 If L = H, the snapshot is exact there. Otherwise something was committed in between, or waits for its commit. After a
 few tries, the chunk is backfilled from L to H.
@@ -92,7 +93,7 @@ from engine.base import clock
 from engine.base.errors import SourceLostError, TidemarkError, TransientError
 from engine.decode.schema import Table
 from engine.source.connect import Connection, Server, binlog_off, query
-from engine.source.positions import Position, current
+from engine.source.positions import FIRST_OFFSET, Position, current
 from engine.source.xa_places import XaPlaces, Xid
 
 WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
@@ -129,10 +130,13 @@ class Candidate:
 
 
 class CommitPositions(Protocol):
-    """Tells what a position of MariaDB's last commit proves."""
+    """Tells what positions in a binlog file of MariaDB prove."""
 
-    def is_settled(self, position: Position) -> bool:
-        """Whether only a commit can have moved it there, in a file before which everything is committed."""
+    def settled_at(self, end: Position) -> Position | None:
+        """The event at or before `end`, in its file, by which everything in earlier files was committed.
+
+        Only a commit moves the position of the last commit past that event.
+        """
 
 
 class XaCommits(Protocol):
@@ -335,8 +339,9 @@ class Watermarks:
         deadline = clock.monotonic_s() + _PATIENCE_S
         while True:
             low, end = self._committed(), current(self._connection, self._server)
-            if low.order <= end.order and self._commits.is_settled(low):
-                return low
+            settled = self._commits.settled_at(end)
+            if settled is not None and low.order <= end.order:
+                return low if low.order > settled.order else Position(end.file, FIRST_OFFSET)
             if not self._candidates or self._candidates[-1].position.order < end.order:
                 self.offer(Candidate(end, server_time_s(self._connection)))
             if (old := self._old_enough()) is not None:

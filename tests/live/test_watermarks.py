@@ -363,6 +363,36 @@ def test_a_rotation_while_a_commit_waits_proves_nothing(private_server: Callable
             assert number in seen or low.order <= before.order, (before, low, high, seen)
 
 
+def test_the_file_of_the_last_commit_may_be_purged(private_server: Callable[..., Server]) -> None:
+    """MariaDB still shows its position. Then the next file's beginning is the low watermark: all before is committed."""
+    server = private_server("mariadb")
+    create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"])
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        table, watermarks = {("d", "t"): read_table(connection, "d", "t")}, _watermarks(endpoint, connection)
+        for number in (1, 2):  # a reader that has been in the purged file, and one that has not
+            server.execute(f"INSERT INTO d.t VALUES ({number})")
+            if number == 1:
+                assert watermarks.low().file == current(connection, describe(connection)).file
+                watermarks.release()
+            server.execute("FLUSH BINARY LOGS")
+            newest = server.execute("SHOW BINARY LOGS")[-1][0]
+            while len(server.execute("SHOW BINARY LOGS")) > 1:  # while it may have pending commits, it stays
+                server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+            fresh = _watermarks(endpoint, connection)
+            for reader in (watermarks, fresh):
+                low = reader.low()
+                seen = [row["id"] for row in query(connection, "SELECT id FROM d.t ORDER BY id")]
+                high = reader.high(low, TABLE)
+                reader.release()
+                assert seen == list(range(1, number + 1))
+                assert low.file == high.file == newest
+                parts = list(read_range(endpoint, BinlogRange(table, low, high, mariadb=True), 77_000))
+                assert not any(changes.rows.num_rows for _, _, changes in parts)
+
+
 def test_sessions_that_commit_for_themselves_prove_nothing(private_server: Callable[..., Server]) -> None:
     """With binlog_optimize_thread_scheduling=OFF, MariaDB's position moves before the sessions of a group commit."""
     server = private_server("mariadb", binlog_optimize_thread_scheduling="OFF")

@@ -1,6 +1,6 @@
-"""Whether a position of MariaDB's last commit proves anything (`source.watermarks`, class snapshot). For one reader.
+"""Since when a binlog file of MariaDB proves what is committed (`source.watermarks`, class snapshot). For one reader.
 
-It does once its file is settled: before the position, the file has a BINLOG_CHECKPOINT event that names it.
+It does from its BINLOG_CHECKPOINT event on that names the file itself.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ class CommitVisibility:
         self._first_server_id = first_server_id
         self._read_to = Position("", 0)
         """In the newest file that was asked about; the event is not before it."""
-        self._settled_at: int | None = None
+        self._settled_at: Position | None = None
         """Where the event of that file ends."""
 
-    def is_settled(self, position: Position) -> bool:
-        """Whether the position comes after the event of its file."""
-        if position.file != self._read_to.file:
-            self._read_to = Position(position.file, FIRST_OFFSET)
+    def settled_at(self, end: Position) -> Position | None:
+        """Where the event of `end`'s file ends; None if it is not at or before `end`."""
+        if end.file != self._read_to.file:
+            self._read_to = Position(end.file, FIRST_OFFSET)
             self._settled_at = None
-        if self._settled_at is None and position.offset > self._read_to.offset:
-            self._read_on(min(position.offset, self._read_to.offset + _MOST_BYTES))
-        return self._settled_at is not None and position.offset > self._settled_at
+        if self._settled_at is None and end.offset > self._read_to.offset:
+            self._read_on(min(end.offset, self._read_to.offset + _MOST_BYTES))
+        return None if self._settled_at is None or self._settled_at.order > end.order else self._settled_at
 
     def _read_on(self, end: int) -> None:
         with closing(runs_from(self._endpoint, self._read_to, self._first_server_id)) as runs:
@@ -52,10 +52,10 @@ class CommitVisibility:
                     return
 
 
-def _checkpoints(run: EventBatch) -> Iterator[int]:
+def _checkpoints(run: EventBatch) -> Iterator[Position]:
     """Where events end that name the run's own file."""
     for n in np.flatnonzero(run.headers.kind == Kind.MARIA_BINLOG_CHECKPOINT).tolist():
         body = run.body(n)
         name = body[_LENGTH : _LENGTH + int.from_bytes(body[:_LENGTH], "little")]
         if name.decode("utf-8", "replace") == run.file:
-            yield int(run.offset[n])
+            yield Position(run.file, int(run.offset[n]))

@@ -33,7 +33,7 @@ from engine.run.source_loss import failover
 from engine.run.tables.cures import cured, left_out
 from engine.run.tables.first_epoch import SourceAccess, check_source, check_tables, first_epoch
 from engine.run.tables.membership_commands import removed_tables
-from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.tables.resnapshot import giving_up, resnapshot_all, resnapshot_tables
 from engine.run.tables.table_commands import everything, resumed, to_add, to_replace
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.preflight import Preflight, refused
@@ -192,7 +192,9 @@ class RunStart:
         record = resnapshot_tables(
             self._spec, self._destination, ledger.state, connection, to_resnapshot, self._journal.run
         )
-        self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
+        self._commit(
+            ledger, giving_up(record), "requested, because the destination was not what the ledger has published"
+        )
         for redump in redumps:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
                 self._commands.carried_out(redump, resnapshots_begun(redump.tables))

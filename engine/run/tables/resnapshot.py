@@ -46,6 +46,15 @@ def resnapshot_tables(
     return following(state, run, _resnapshots(spec, destination, state, connection, names))
 
 
+def giving_up(record: EpochRecord) -> EpochRecord:
+    """The epoch, with which the tables that it resnapshots give up what the destination has of them."""
+    tables = {
+        name: replace(change, resnapshot=replace(change.resnapshot, is_given_up=True)) if change.resnapshot else change
+        for name, change in record.tables.items()
+    }
+    return replace(record, tables=tables)
+
+
 def _resnapshots(
     spec: Spec, destination: Destination, state: State, connection: Connection, names: Iterable[str]
 ) -> dict[str, TableChange]:

@@ -22,6 +22,7 @@ from engine.destination.capabilities import (
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
+from engine.ledger.record_json import change_from_json
 from engine.ledger.state import Owner, following
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan
@@ -291,6 +292,28 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
     ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3}}))
     with pytest.raises(MismatchError, match="is not what the ledger has published"):
         Takeover(world.destination(), "b").take(ledger, frozenset(), everything=False)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_what_an_operator_gave_up_is_not_missed(tmp_path: Path, kind: Kind, given_up: bool) -> None:
+    """A run was killed between the resnapshot that replaces a lost table and the table's first row."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    ledger = Ledger(tmp_path / "ledger")
+    assert ledger.state is not None
+    ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3}}))
+    shutil.rmtree(tmp_path / ("lake/_progress" if kind == "python" else "lake/d"))
+    begun = change_from_json({"resnapshot": switch(OLD, WIDER) | ({"given_up": True} if given_up else {})})
+    ledger.commit(following(ledger.state, "r", {"d.t": begun}))
+    run = Takeover(world.destination(), "b")
+    if not given_up:  # an ALTER began it: nobody has agreed to lose the change log
+        with pytest.raises(MismatchError, match="is not what the ledger has published"):
+            run.take(Ledger(tmp_path / "ledger"), frozenset(), everything=False)
+        return
+    run.take(Ledger(tmp_path / "ledger"), frozenset(), everything=False)
+    publisher = Publisher(world.sink(0.0), world.destination(), ledger, Journal(tmp_path / "j.jsonl", "r"))
+    publisher.tables.open_all(ledger.state)
+    assert not publisher.tables.failed_tables()
 
 
 def test_a_table_that_is_gone_is_opened_for_a_copy(tmp_path: Path, kind: Kind) -> None:

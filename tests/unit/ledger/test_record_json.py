@@ -64,6 +64,17 @@ def test_a_resnapshot_that_is_not_needed_any_more_is_no_absent_one(change: Any, 
     assert change_to_json(found) == change
 
 
+@pytest.mark.parametrize("more", [{}, {"given_up": True}])
+def test_what_an_operator_gave_up_is_written_only_then(more: dict[str, bool]) -> None:
+    """So that the other resnapshots are read by older versions as they were."""
+    change = next(one for one in CHANGES if "resnapshot" in one)
+    given_up = change | {"resnapshot": change["resnapshot"] | more}
+    found = change_from_json(given_up)
+    assert found.resnapshot is not None
+    assert found.resnapshot.is_given_up == bool(more)
+    assert change_to_json(found) == given_up
+
+
 def test_a_table_that_an_epoch_does_not_concern_is_not_changed() -> None:
     """Its change has no switches, no files, and no fields to write."""
     assert change_to_json(NOTHING) == {}
