@@ -52,10 +52,10 @@ between the log and the engine, for its turn or for a replica (`MYSQL_BIN_LOG::o
 `write_binlog_checkpoint_event_already_locked`). The group then moves only C's offset, which is that in the file before.
 Both write a BINLOG_CHECKPOINT event, which names the oldest file with a transaction that the engine may still lack
 (`mark_xids_active`, `mark_xid_done`). One that names its own file is the last of the file, and everything in earlier
-files is committed. So once H's file has that event (`capture.binlog.commit_visibility`), L is believed if it comes after
-the event, and not after H. (Groups commit in the order of the log.) If L is not after the event, nothing has moved it
-there since, and the beginning of H's file takes its place: an idle server may have purged L's own file. Otherwise, soon
-after a rotation, the event is waited for, or a position that is old enough, as in class aged.
+files is committed. So once H's file has that event (`capture.binlog.commit_visibility`), L is believed if it is after
+the event and not after H. (Groups commit in the order of the log.) If L is not after the event, the beginning of H's
+file takes its place; an idle server may have purged L's own file. Otherwise, soon after a rotation, the event is waited
+for, or a position that is old enough, as in class aged.
 
 If L = H, the snapshot is exact there. Otherwise something was committed in between, or waits for its commit. After a
 few tries, the chunk is backfilled from L to H.

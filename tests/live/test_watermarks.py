@@ -364,7 +364,7 @@ def test_a_rotation_while_a_commit_waits_proves_nothing(private_server: Callable
 
 
 def test_the_file_of_the_last_commit_may_be_purged(private_server: Callable[..., Server]) -> None:
-    """MariaDB still shows its position. Then the next file's beginning is the low watermark: all before is committed."""
+    """MariaDB still shows its position. The next file's beginning is the low watermark: all before is committed."""
     server = private_server("mariadb")
     create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"])
     server.execute("CREATE DATABASE d")
