@@ -6,7 +6,8 @@ from typing import NamedTuple
 from engine.base import clock
 from engine.base.wording import utc_time
 from engine.base.write_causes import WRITE_ALERTS
-from engine.journal.events import SourceAway, SpaceMeasured
+from engine.journal.destination_events import SpaceMeasured
+from engine.journal.events import SourceAway
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.journal.outage_causes import outage, replaced_by, unwritten
 from engine.journal.store_events import StoreAway

@@ -32,6 +32,7 @@ from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_kinds import remedy
 from engine.journal.connection_events import PreflightPassed, ReadsBlocked, ReadsRefused
+from engine.journal.destination_events import SpaceMeasured
 from engine.journal.events import (
     ChunkParked,
     ChunkUnparked,
@@ -44,7 +45,6 @@ from engine.journal.events import (
     RunState,
     SourceAway,
     SourceBack,
-    SpaceMeasured,
     TableChanged,
     TableStateChanged,
 )

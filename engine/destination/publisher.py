@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
@@ -18,6 +19,7 @@ from engine.destination.change_log_looks import ChangeLogLooks
 from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
+from engine.destination.freshness import CommitTimes, FreshnessMeter
 from engine.destination.further_sink import FurtherSink
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.published_tables import PublishedTables, TableAction
@@ -30,6 +32,7 @@ from engine.spec.sink_settings import Sink
 
 _QUEUE_EPOCHS = 64
 _SLACK_S = 2.0
+_NO_CHANGES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Publisher:
         self._submitted_epochs: list[tuple[float, int, str]] = []
         """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their
         tables."""
+        self.freshness = FreshnessMeter()
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
         self._appended_s = -math.inf
@@ -126,6 +130,8 @@ class Publisher:
         if applied is not None:
             self._journal.write(applied)
             self.maintenance.count_commit(applied.table, is_merge=applied.kind == "merge")
+            if applied.kind == "merge":
+                self.freshness.merged(applied.table, applied.through_epoch)
 
     def recover(self) -> int:
         """Apply what earlier runs committed but did not apply, and start the thread.
@@ -138,9 +144,18 @@ class Publisher:
             sink.start(self._replay.has_everything)
         return epochs
 
-    def submit(self, record: EpochRecord) -> None:
-        """Queue a committed epoch; blocks when the destination is far behind."""
+    def submit(
+        self, record: EpochRecord, commits: CommitTimes | None = None, changes: Mapping[str, int] = _NO_CHANGES
+    ) -> None:
+        """Queue a committed epoch; blocks when the destination is far behind.
+
+        commits: when its changes were committed on the source, if that is known. changes: their number, by table.
+        """
         self.check()
+        for name in [name for name, part in record.tables.items() if part.resnapshot or part.removed]:
+            self.freshness.forget(name)
+        if commits is not None and changes:
+            self.freshness.committed(record.epoch, commits, changes, _mirrored_tables(self.tables, changes))
         self.tables.leaving_tables.update(name for name, part in record.tables.items() if part.removed)
         self._copy_epochs.update({name: record.epoch for name, part in record.tables.items() if part.copied})
         self._resnapshot_epochs.update({name: record.epoch for name, part in record.tables.items() if part.resnapshot})
@@ -231,6 +246,7 @@ class Publisher:
                     began_s, has_appended = clock.monotonic_s(), True
                     self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
                     self._replay.append(records)
+                    self.freshness.appended(self._replay.applied_epoch, self.tables.failed_tables())
                     self._appended_s = clock.monotonic_s()
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
@@ -277,3 +293,13 @@ class Publisher:
             except queue.Empty:
                 return records, None
         return records, first
+
+
+def _mirrored_tables(tables: PublishedTables, names: Iterable[str]) -> list[str]:
+    """The tables among these whose mirrors have a complete copy, and get their changes by merges."""
+    states, targets = tables.state.tables, tables.targets
+    return [
+        name
+        for name in names
+        if name in states and states[name].copied and name in targets and targets[name].destination.mirror
+    ]

@@ -9,7 +9,9 @@ first part.
 
 import pyarrow as pa
 
-VERSION = 10
+VERSION = 11
+FRESHNESS = ("log_p50_s", "log_p99_s", "mirror_p50_s", "mirror_p99_s")
+"""Columns for percentiles of `source.lag`'s `log_freshness` and `mirror_freshness`."""
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -130,6 +132,7 @@ TABLES: dict[str, pa.Schema] = {
             ("lag_bytes", pa.int64()),
             ("runway_s", pa.float64()),
             ("mirror_age_s", pa.float64()),
+            *((name, pa.float64()) for name in FRESHNESS),
         ]
     ),
 }

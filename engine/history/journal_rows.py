@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from engine.history.index_schema import CHANGE_KINDS
+from engine.history.index_schema import CHANGE_KINDS, FRESHNESS
 from engine.history.journal_slices import SliceLine, naive_utc
 
 TableRow = dict[str, Any]
@@ -172,8 +172,18 @@ def _lag(body: TableRow) -> Iterator[Placed]:
             "lag_bytes": _int(body.get("lag_bytes")),
             "runway_s": _float(body.get("runway_s")),
             "mirror_age_s": _float(body.get("mirror_age_s")),
+            **_freshness(body),
         },
     )
+
+
+def _freshness(body: TableRow) -> TableRow:
+    row: TableRow = {}
+    for column in FRESHNESS:
+        place, percentile, _ = column.split("_")
+        measured = body.get(f"{place}_freshness")
+        row[column] = _float(measured.get(percentile)) if isinstance(measured, dict) else None
+    return row
 
 
 _MAPPERS: dict[str, Callable[[TableRow], Iterator[Placed]]] = {

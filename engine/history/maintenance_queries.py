@@ -50,7 +50,7 @@ def work(cursor: Cursor, pipeline: str, since: datetime) -> list[WrittenBytes]:
 
 @dataclass(frozen=True)
 class Space:
-    """The disk of the destination: fields as in `events.SpaceMeasured`."""
+    """The disk of the destination: fields as in `destination_events.SpaceMeasured`."""
 
     ts: datetime
     free_bytes: int

@@ -23,6 +23,13 @@ class Lag:
     source_position: str | None
     mirror_age_s: float | None = None
     """The age of the oldest change that is not yet merged into its mirror."""
+    log_p50_s: float | None = None
+    """In the ten minutes before, half of the changes could be read in the change log so soon after their commit on the
+    source."""
+    log_p99_s: float | None = None
+    mirror_p50_s: float | None = None
+    """The same in the mirror."""
+    mirror_p99_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,25 +66,31 @@ class EpochTotals:
 
 
 _LATEST = """
-SELECT ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE pipeline = $pipeline
+SELECT ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s,
+       log_p50_s, log_p99_s, mirror_p50_s, mirror_p99_s
+FROM lag WHERE pipeline = $pipeline
 ORDER BY ts DESC, seq DESC LIMIT 1
 """
 
 _LAG = """
 SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
-       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
+       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s),
+       max(log_p50_s), max(log_p99_s), max(mirror_p50_s), max(mirror_p99_s)
 FROM lag WHERE pipeline = $pipeline AND ts >= $since AND ($until IS NULL OR ts < $until) GROUP BY bucket ORDER BY bucket
 """
 
 _LAGS = """
 SELECT pipeline, time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
-       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
+       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s),
+       max(log_p50_s), max(log_p99_s), max(mirror_p50_s), max(mirror_p99_s)
 FROM lag WHERE ts >= $since GROUP BY pipeline, bucket ORDER BY pipeline, bucket
 """
 
 
 _NEWEST = """
-SELECT pipeline, ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE ts >= $since
+SELECT pipeline, ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s,
+       log_p50_s, log_p99_s, mirror_p50_s, mirror_p99_s
+FROM lag WHERE ts >= $since
 QUALIFY row_number() OVER (PARTITION BY pipeline ORDER BY ts DESC, seq DESC) = 1
 """
 

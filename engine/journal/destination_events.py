@@ -1,4 +1,4 @@
-"""The journal's events of the destination."""
+"""The journal's events of the destination, and of its disk."""
 
 from dataclasses import dataclass
 
@@ -36,3 +36,17 @@ class TableMaintained(Event, name="sink.maintained"):
     added_files: int = 0
     added_bytes: int = 0
     duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceMeasured(Event, name="disk.space"):
+    """Written once a minute: the disk of the destination (`run.monitors.space`)."""
+
+    folder: str
+    free_bytes: int
+    """What this user may still write."""
+    total_bytes: int
+    growth_per_day: float | None = None
+    """Bytes a day, by the last day; null before an hour was measured. Negative while the disk gets emptier."""
+    full_in_s: float | None = None
+    """When the disk is full at this growth; null if it does not grow."""

@@ -369,20 +369,11 @@ class LagMeasured(Event, name="source.lag"):
     """For how long the oldest change that a mirror lacks has been in the change log."""
     mirror_oldest: str | None = None
     """The table of that mirror; null if mirrors lack nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpaceMeasured(Event, name="disk.space"):
-    """Written once a minute: the disk of the destination (`run.monitors.space`)."""
-
-    folder: str
-    free_bytes: int
-    """What this user may still write."""
-    total_bytes: int
-    growth_per_day: float | None = None
-    """Bytes a day, by the last day; null before an hour was measured. Negative while the disk gets emptier."""
-    full_in_s: float | None = None
-    """When the disk is full at this growth; null if it does not grow."""
+    log_freshness: Mapping[str, float] | None = None
+    """p50, p95, p99 and max of the seconds from a commit on the source until a change could be read in the change log,
+    in the last ten minutes; null without any."""
+    mirror_freshness: Mapping[str, float] | None = None
+    """The same in the mirror."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from engine.base.write_causes import WriteCause
 from engine.decode.schema import KINDS
 from engine.journal import Entry
 from engine.journal.alert_events import AlertCleared, AlertRaised
-from engine.journal.destination_events import SinkApplied
+from engine.journal.destination_events import SinkApplied, SpaceMeasured
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import (
     ChunkAssigned,
@@ -26,7 +26,6 @@ from engine.journal.events import (
     RunState,
     SourceAway,
     SourceBack,
-    SpaceMeasured,
     TableChanged,
     TableStateChanged,
 )

@@ -26,6 +26,7 @@ from engine.pipeline.state_machines import PIPELINE, START, TABLE
 from engine.status.counters import Seen, Timed
 
 PHASES = ("starting", "snapshot", "streaming")
+_FRESHNESS = "Percentiles, over ten minutes, of the time from a commit on the source until its changes are in the {}."
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
 
 
@@ -157,12 +158,13 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
         "Binlog between the committed position and the source's end.",
         lag.lag_bytes if lag else None,
     )
-    yield from make.gauges(
-        "source_lag_quantile_seconds",
-        "Percentiles of the lag over ten minutes.",
-        ("quantile",),
-        {_QUANTILES[name]: value for name, value in (lag.percentiles if lag and lag.percentiles else {}).items()},
-    )
+    for name, help_text, percentiles in (
+        ("source_lag_quantile_seconds", "Percentiles of the lag over ten minutes.", lag and lag.percentiles),
+        ("log_freshness_quantile_seconds", _FRESHNESS.format("change log"), lag and lag.log_freshness),
+        ("mirror_freshness_quantile_seconds", _FRESHNESS.format("mirror"), lag and lag.mirror_freshness),
+    ):
+        samples = {_QUANTILES[quantile]: value for quantile, value in (percentiles or {}).items()}
+        yield from make.gauges(name, help_text, ("quantile",), samples)
     yield from make.gauge(
         "source_runway_seconds",
         "Until the source may purge the committed position's file.",

@@ -21,8 +21,9 @@ from engine.decode.schema import KINDS
 from engine.destination.missing_epochs import MissingEpochs
 from engine.explore.table_facts import facts_of, lacking_now, store_is_out
 from engine.journal import entry_from
+from engine.journal.destination_events import SpaceMeasured
 from engine.journal.event_fields import without_redumps
-from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
+from engine.journal.events import EpochCommitted, Event, LagMeasured
 from engine.journal.parts import newest_lines, runs_in
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
@@ -218,6 +219,8 @@ def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now
         unknown=dict(state.unknown) if state else {},
         largest_transaction=state.largest if state else None,
         lag_percentiles_s=lag.percentiles if lag else None,
+        log_freshness_s=lag.log_freshness if lag else None,
+        mirror_freshness_s=lag.mirror_freshness if lag else None,
         changes_per_s={kind: round(count / seconds, 1) for kind, count in kinds.items()} if epochs else None,
         changes_per_s_by_table={name: round(count / seconds, 1) for name, count in tables.items()} if epochs else None,
     )

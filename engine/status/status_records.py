@@ -101,6 +101,11 @@ class BinlogStatus:
     unknown: Mapping[str, int]
     largest_transaction: Mapping[str, Any] | None
     lag_percentiles_s: Mapping[str, float] | None
+    log_freshness_s: Mapping[str, float] | None
+    """Percentiles of the time from a commit on the source until its changes could be read in the change log, over ten
+    minutes."""
+    mirror_freshness_s: Mapping[str, float] | None
+    """The same in the mirror."""
     changes_per_s: Mapping[str, float] | None
     """By kind, over the last minute; None without changes."""
     changes_per_s_by_table: Mapping[str, float] | None

@@ -78,10 +78,25 @@ def _print_ages(out: Console, now: Status) -> None:
         if now.write_outage is not None:
             behind = f"the tables in the destination are up to {age} old"
         out.print(f"{behind} (oldest: {now.mirror_oldest})", markup=False)
+    if fresh := _freshness(now):
+        out.print(fresh, markup=False)
     if now.runway_s == 0:
         out.print("the source may have purged this position already", markup=False)
     elif now.runway_s is not None:
         out.print(f"the source keeps this position for {now.runway_s / 3600:,.1f} h", markup=False)
+
+
+def _freshness(now: Status) -> str:
+    """How soon changes can be read; "" if none came in the last ten minutes, or the lag is not current."""
+    if now.lag_s is None:
+        return ""
+    places = [("the change log", now.log.log_freshness_s), ("the mirrors", now.log.mirror_freshness_s)]
+    parts = [
+        "in {} after {:.1f} s (p99 {:.1f} s)".format(place, *(ages[name] for name in ("p50", "p99")))
+        for place, ages in places
+        if ages
+    ]
+    return f"changes can be read {', '.join(parts)}" if parts else ""
 
 
 def first_line(now: Status) -> str:

@@ -389,6 +389,8 @@ class Simulation:
             runway_s=None if idle else 86_400 * 2.4,
             percentiles={"p50": 0.3, "p95": 0.9, "p99": 1.4, "max": 1.6},
             mirror_age_s=self.mirror_age_s,
+            log_freshness=None if idle else {"p50": 0.3, "p95": 0.6, "p99": 0.8, "max": 1.1},
+            mirror_freshness=None if idle else {"p50": 0.9, "p95": 1.7, "p99": 2.1, "max": 2.4},
         )
 
     def command(self, verb: str, identity: str = "c0ffee", actor: str = "dba", reason: str = "") -> "Simulation":

@@ -166,7 +166,9 @@ class Coordinator:
         connection = self.reads.connection
         self.refused.look(connection, self.epochs.state().tables)
         self.tables.commit_memberships(connection.now)
-        position, committed_position = connection.position(), self.epochs.position
+        asked_s, committed_position = clock.monotonic_s(), self.epochs.position
+        position = connection.position()
+        self.epochs.commits.measured(position, asked_s)
         if position.order < committed_position.order:
             connection.check(self.epochs.state())
             raise went_back(committed_position, position)  # must not pass for "nothing new"

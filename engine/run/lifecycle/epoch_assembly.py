@@ -206,6 +206,7 @@ class EpochAssembly:
             control.away,
             control.helpers,
             self.publisher.oldest_mirror,
+            self.publisher.freshness.measured,
             source.turns,
             run.blocked.look,
             run.binlog,

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine.base import clock
 from engine.capture.binlog.known_gtids import KnownGtids, position_after, require_gtids
@@ -16,6 +16,7 @@ from engine.journal import Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following
 from engine.plan.coverage import split_as_dict
+from engine.run.epochs.commit_clock import CommitClock, changes_by_table
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch import (
     commit_event,
@@ -89,6 +90,7 @@ class EpochCommit:
     """The GTIDs up to the committed position."""
     candidate: Candidate
     """Of the low watermarks of the chunks that are read next."""
+    commits: CommitClock = field(default_factory=CommitClock)
     last_ts: int = 0
     """When the last committed change was made, in seconds of the source's clock; 0: unknown."""
 
@@ -133,7 +135,8 @@ class EpochCommit:
         self.redumps.resnapshot_begun(set(to_resnapshot) - errors.keys(), errors)
         for name, error in judged.waiting.items():
             self.refused.note(self.captured.tables[name], error)
-        self.publisher.submit(record)
+        commits = self.commits.times(content.committed_position, content.end, content.reports, began_s - seen_s)
+        self.publisher.submit(record, commits, changes_by_table(content.reports))
         self._advance(content.reports, seen_s)
         took_s = clock.monotonic_s() - began_s
         self.journal.write(

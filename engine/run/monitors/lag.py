@@ -20,6 +20,7 @@ import numpy as np
 
 from engine.base import clock
 from engine.base.errors import BinlogOffError, SourceAwayError, SourceChangedError, TidemarkError
+from engine.destination.freshness import Freshness
 from engine.journal import Journal
 from engine.journal.events import LagMeasured
 from engine.pipeline.helpers import Helpers
@@ -28,6 +29,7 @@ from engine.run.source_loss.binlog_off import BinlogCheck
 from engine.run.source_loss.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
+from engine.source.measured_ends import MeasuredEnds
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
 from engine.source.turns import Turns
 from engine.source.watermarks import server_time_s
@@ -38,8 +40,6 @@ _CONNECTIONS = 2
 """The monitor's own, and a dump to read the head of a file."""
 _WINDOW = 300
 """Measurements in the percentiles: ten minutes."""
-_MOST_ENDS = 4096
-"""Measured ends that are kept: two hours. Behind by more, the lag is that of the last transaction committed here."""
 _SMALL_LAG_S = 10.0
 """The lag with which a backlog ends (`Backlog`)."""
 _LARGE_LAG_S = 60.0
@@ -54,29 +54,6 @@ class CommittedPosition:
 
     position: Position
     last_ts: int
-
-
-class MeasuredEnds:
-    """The ends of one server's binlog that were measured and are not committed yet, and the newest one that is."""
-
-    def __init__(self) -> None:
-        self._open: deque[tuple[Position, float]] = deque(maxlen=_MOST_ENDS)
-        self._reached_s = 0.0
-
-    def measured(self, end: Position, asked_s: float) -> None:
-        """Note an end. asked_s: the server's time before it was read, so everything after it was committed later."""
-        if self._open and end.order < self._open[-1][0].order:  # another server, or a reset one
-            self._open.clear()
-            self._reached_s = 0.0
-        if self._open and self._open[-1][0].order == end.order:
-            self._open.pop()
-        self._open.append((end, asked_s))
-
-    def reached_s(self, position: Position) -> float:
-        """The latest server time after which everything beyond a committed position was committed; 0: unknown."""
-        while self._open and self._open[0][0].order <= position.order:
-            self._reached_s = self._open.popleft()[1]
-        return self._reached_s
 
 
 def lag(
@@ -142,8 +119,9 @@ class LagMonitor:
     """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
 
     oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table
-    (`Targets.oldest_mirror`). look: called with its connection after each measurement; it may close it
-    (`run.monitors.blocked_monitor`). poll_interval_s: the time between two epochs. backlog: as measured.
+    (`Targets.oldest_mirror`). freshness: of the changes that could be read. look: called with its connection after each
+    measurement; it may close it (`run.monitors.blocked_monitor`). poll_interval_s: the time between two epochs.
+    backlog: as measured.
     """
 
     def __init__(
@@ -155,6 +133,7 @@ class LagMonitor:
         away: OutageTracker,
         helpers: Helpers,
         oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
+        freshness: Callable[[], Freshness] = Freshness,
         turns: Turns | None = None,
         look: Callable[[Connection], object] = lambda _: None,
         binlog: BinlogCheck | None = None,
@@ -169,6 +148,7 @@ class LagMonitor:
         self._committed = committed
         self._away = away
         self._oldest_mirror = oldest_mirror
+        self._freshness = freshness
         self._turns = turns or Turns()
         self._look = look
         self._kept = _Measurements()
@@ -272,8 +252,14 @@ class LagMonitor:
         if measured.lag_s is not None:
             self._kept.lags.append(measured.lag_s)
         age_s, table = self._oldest_mirror()
+        freshness = self._freshness()
         return replace(
-            measured, percentiles=percentiles(self._kept.lags), mirror_age_s=round(age_s, 3), mirror_oldest=table
+            measured,
+            percentiles=percentiles(self._kept.lags),
+            mirror_age_s=round(age_s, 3),
+            mirror_oldest=table,
+            log_freshness=freshness.log,
+            mirror_freshness=freshness.mirror,
         )
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:

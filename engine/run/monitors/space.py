@@ -19,7 +19,8 @@ from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import DiskFullError
 from engine.journal import Entry
-from engine.journal.events import DiskFreed, ErrorReported, SpaceMeasured
+from engine.journal.destination_events import SpaceMeasured
+from engine.journal.events import DiskFreed, ErrorReported
 
 INTERVAL_S = 60.0
 _SAMPLE_S, _KEPT_S = 3600.0, 86_400.0

@@ -90,6 +90,17 @@ def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -
     assert [one.acknowledged for one in status(where, "shop").alerts] == [None]
 
 
+def test_how_soon_changes_can_be_read_is_printed_while_the_lag_is_known(tmp_path: Path) -> None:
+    """Without a current lag, the figures are of another time."""
+    found = status(Directory(tmp_path), "shop")
+    log = replace(found.log, log_freshness_s={"p50": 0.31, "p99": 0.92}, mirror_freshness_s={"p50": 1.0, "p99": 2.6})
+    words = "changes can be read in the change log after 0.3 s (p99 0.9 s), in the mirrors after 1.0 s (p99 2.6 s)"
+    for lag_s, count in ((0.4, 1), (None, 0)):
+        out = StringIO()
+        print_status(Console(file=out, width=500), replace(found, log=log, lag_s=lag_s))
+        assert out.getvalue().count(words) == count
+
+
 def line(tmp_path: Path, **more: Any) -> str:
     """The first line of a status with these facts."""
     usual = {"state": "running", "phase": "streaming", "position": "b.000001:4"}

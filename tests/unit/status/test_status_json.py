@@ -22,7 +22,8 @@ from engine.base import clock
 from engine.base.errors import TransientError
 from engine.journal import Journal
 from engine.journal.connection_events import ReadsBlocked
-from engine.journal.events import EpochCommitted, LagMeasured, SpaceMeasured
+from engine.journal.destination_events import SpaceMeasured
+from engine.journal.events import EpochCommitted, LagMeasured
 from engine.ledger.store import Ledger
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.command_file import send_command
@@ -150,6 +151,8 @@ def live(where: Directory) -> Status:
             lag_bytes=12,
             runway_s=86400.0,
             percentiles={"p50": 0.3, "max": 1.0},
+            log_freshness={"p50": 0.2, "p99": 0.9},
+            mirror_freshness={"p50": 1.8, "p99": 4.5},
             mirror_age_s=3.0,
             mirror_oldest="d.t",
         )

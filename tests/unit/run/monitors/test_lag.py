@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.run.monitors.lag import Backlog, CommittedPosition, MeasuredEnds, lag
+from engine.run.monitors.lag import Backlog, CommittedPosition, lag
+from engine.source.measured_ends import MeasuredEnds
 from engine.source.positions import Position
 
 FILES = {"b.000008": 1000, "b.000009": 900}

@@ -10,7 +10,8 @@ import pytest
 from engine.base import clock
 from engine.base.errors import DiskFullError
 from engine.journal import Entry
-from engine.journal.events import DiskFreed, ErrorReported, Event, SpaceMeasured
+from engine.journal.destination_events import SpaceMeasured
+from engine.journal.events import DiskFreed, ErrorReported, Event
 from engine.run.monitors.space import SpaceMonitor, growth_per_day
 
 HOUR = 3600.0

@@ -214,6 +214,17 @@ def test_changes_that_wait_to_be_merged_are_not_called_nothing() -> None:
     assert "mirrors 2 min 17 s behind the change log" in layer.details
 
 
+def test_how_soon_changes_can_be_read_is_shown_while_it_is_current() -> None:
+    """Of the log alone, if no mirror was merged; nothing if nothing changed lately, or the reading is old."""
+    fresh = replace(lag(0.4, 0), log_p50_s=0.31, log_p99_s=0.92)
+    assert "readable in log 0.3 s (p99 0.9 s)" in keeping_up_layer(runner(), fresh, [], NOW).details
+    both = replace(fresh, mirror_p50_s=1.04, mirror_p99_s=2.6)
+    words = "readable in log 0.3 s (p99 0.9 s), mirrors 1.0 s (p99 2.6 s)"
+    assert words in keeping_up_layer(runner(), both, [], NOW).details
+    for other in (lag(0.4, 0), replace(both, ts=ago(600))):
+        assert not any("readable" in line for line in keeping_up_layer(runner(), other, [], NOW).details)
+
+
 def test_a_source_that_lacks_a_setting_is_not_safe_however_long_it_keeps_its_binlog() -> None:
     """Without a runner nobody looks any more, so the last alert is not shown as current."""
     lacks = ("The source's settings changed: binlog_format is MIXED, not ROW.",)
