@@ -332,6 +332,13 @@ class ConnectionLimitError(SourceAwayError):
     """The user has all the connections that its account allows."""
 
 
+class OnePhaseCommitError(TidemarkError):
+    """MariaDB commits transactions in one phase. What was read at its snapshots is read again, with other watermarks.
+
+    A run continues by itself.
+    """
+
+
 class SchemaChangedError(TransientError):
     """A table was altered after its read was planned. The rows are discarded, and read again with the new columns."""
 

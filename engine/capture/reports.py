@@ -162,6 +162,8 @@ class RangeReport(ReaderReport):
     unknown_events: Mapping[str, int]
     largest: dict[str, Any] | None
     """The largest transaction, as stored in the ledger."""
+    one_phase: bool
+    """Whether MariaDB commits transactions in one phase: its snapshots prove nothing then."""
     xa: tuple[XaPlaces, set[Xid]] | None
     """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known
     exactly."""

@@ -328,6 +328,7 @@ class BinlogTask:
             damaged_events=binlog_range.statistics.damaged_events,
             unknown_events=dict(binlog_range.statistics.unknown_events),
             largest=binlog_range.statistics.largest,
+            one_phase=binlog_range.one_phase.found,
             xa=binlog_range.places,
             last_ts=transactions.last_ts,
             seconds=round(clock.monotonic_s() - started, 6),

@@ -11,12 +11,15 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from engine.decode.charsets import CHARSETS, to_utf8
 from engine.decode.collations import charset_of
 from engine.decode.framing import broken
 
+BEGIN_TAIL, COMMIT_TAIL = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
+"""The last bytes of an event with this statement: 6 and 7, with the zero byte before it."""
 REPLACED = "\ufffd"
 """Stands for bytes of a statement that are no text in its character set."""
 _SQL_MODE, _CHARSET, _ALTER_PHASE = 1, 4, 130

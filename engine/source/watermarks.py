@@ -191,6 +191,17 @@ def replica_wait_s(connection: Connection) -> float:
     return 0.0
 
 
+def least_age_s(connection: Connection, settle_s: float) -> float:
+    """The age at which a logged commit counts as visible, in a run whose watermarks prove all but the first ones.
+
+    A wait for a replica that is too long for class aged counts as the longest that is not.
+    """
+    try:
+        return settle_s + 2 * replica_wait_s(connection)
+    except SourceLostError:
+        return settle_s + 2 * _MOST_REPLICA_WAIT_S
+
+
 def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
     return SourceLostError(
         f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they "

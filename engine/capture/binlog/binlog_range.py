@@ -19,6 +19,7 @@ import pyarrow as pa
 from engine.base.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.base.wording import shell_word
 from engine.capture.binlog.event_statistics import EventStatistics
+from engine.capture.binlog.one_phase_commits import OnePhaseCommits
 from engine.capture.binlog.resolved_events import ResolvedEvents
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import Alteration, LoggedStatement, affected_tables, meaningful, without_values
@@ -113,6 +114,7 @@ class BinlogRange:
         self.alteration: Alteration | None = None
         self.may_define_tables = False
         self.transactions = Transactions(mariadb=mariadb)
+        self.one_phase = OnePhaseCommits()
         self.stop_errors: dict[str, TableStoppedError] = {}
         self.nulled_dates: dict[str, Counter[str]] = defaultdict(Counter)
         self._maps: dict[int, _MappedTable | None] = {}
@@ -161,6 +163,8 @@ class BinlogRange:
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))
             self.statistics.add(run)
+            if self._mariadb:
+                self.one_phase.note(run)
             yield from self._process(self._resolve(run))
         if not self._ended_early and (past_end or self.is_done):
             yield from self._process(self._outcomes.flush())

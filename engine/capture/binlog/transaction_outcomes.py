@@ -44,7 +44,7 @@ from engine.capture.binlog.xa_decisions import EARLIER, Spans, XaDecisions, no_d
 from engine.capture.binlog.xa_events import PREPARE, XaEvents, xa_events
 from engine.decode.binlog_events import BEGINS, ROWS, Kind, among
 from engine.decode.framing import Offsets, words
-from engine.decode.query_event import read_query
+from engine.decode.query_event import BEGIN_TAIL, COMMIT_TAIL, read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.source.positions import FIRST_OFFSET, Position, file_number
@@ -52,7 +52,6 @@ from engine.source.xa_places import Prepared, XaPlaces, Xid
 
 MAX_HELD_BYTES = 16 << 20
 """Bytes of an open transaction that are held back; beyond them the log is read ahead."""
-_BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
 _ROLLED_BACK, _UNCERTAIN = "undone", "doubtful"
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
 _ROLLBACK = re.compile(
@@ -227,9 +226,9 @@ class TransactionOutcomes:
         ends = among(kind, (Kind.XID, Kind.XA_PREPARE))
         queries = np.flatnonzero(kind == Kind.QUERY)
         tail = words(run.buffer)[run.headers.end[queries] - 8]
-        commits = tail >> np.uint64(8) == _COMMIT
+        commits = tail >> np.uint64(8) == COMMIT_TAIL
         ends[queries[commits]] = True
-        xa = xa_events(run, queries[~commits & (tail >> np.uint64(16) != _BEGIN)])
+        xa = xa_events(run, queries[~commits & (tail >> np.uint64(16) != BEGIN_TAIL)])
         ends[xa.event] = True
         self._record_xa(run, xa, begins)
         others = xa.other_events

@@ -46,7 +46,7 @@ from engine.destination.destination_protocol import KINDS, Guard, no_guard
 from engine.ledger.state import Owner
 from engine.store.folder import Folder
 
-_ATTEMPTS, _RETRY_S = 6, 0.1
+_ATTEMPTS, _RETRY_S, _LONGEST_RETRY_S = 16, 0.1, 2.0
 GENERATION = "generation"
 COPY = "copy"
 TERM = "term"
@@ -256,7 +256,7 @@ class LakeTable:
                 self.log.commit(replace(commit_actions, transactions=transactions, notes=notes))
             except StaleVersionError:
                 if attempt < _ATTEMPTS:
-                    clock.sleep(_RETRY_S * 2**attempt)
+                    clock.sleep(min(_RETRY_S * 2**attempt, _LONGEST_RETRY_S))
                 self.load()
             except MissingFilesError:
                 # A merge writes its files again, and reads the newest version: another writer may have replaced files

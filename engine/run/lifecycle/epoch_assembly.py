@@ -171,7 +171,15 @@ class EpochAssembly:
         pace, critical = self.run.gate.pace, control.state.overloaded
         health = Health(source.endpoint, pace, critical, control.helpers, control.activity, source.turns)
         return SourceReads(
-            connection, snapshot, prototype, pace, health, folder, session.interrupt, session.require_driver
+            connection,
+            snapshot,
+            prototype,
+            pace,
+            health,
+            folder,
+            source.settled_s,
+            session.interrupt,
+            session.require_driver,
         )
 
     @contextmanager

@@ -8,6 +8,7 @@ from engine.base.errors import (
     AccountRefusedError,
     BinlogOffError,
     ConnectionLimitError,
+    OnePhaseCommitError,
     SourceAwayError,
     SourceChangedError,
     SourceLostError,
@@ -65,10 +66,7 @@ class RecoveryLoop:
                 with self._noting_gap():
                     return self._epochs_with_connections(source, session)
             except SourceChangedError as error:
-                failovers = failover.in_a_row(failovers, began, self.ledger.state.epoch)
-                if failovers > _MAX_FAILOVERS:
-                    raise
-                self.journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
+                failovers = self._failed_over(failover.in_a_row(failovers, began, self.ledger.state.epoch), error)
             except SourceLostError as error:  # purged meanwhile, or changes are missing in the binlog
                 before = self.ledger.state.epoch
                 if isinstance(error, BinlogOffError):
@@ -76,6 +74,10 @@ class RecoveryLoop:
                     self.binlog.gap_handled()
                 self._resnapshot_everything(source, error)
                 self.publisher.submit_after(before)
+                continue
+            except OnePhaseCommitError as error:  # uncommitted reads start again
+                self.journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
+                source = replace(source, watermarks="aged")
                 continue
             except SparkLostError as error:  # running reads start again
                 replacement = self.sessions.replace_lost(error)
@@ -92,6 +94,13 @@ class RecoveryLoop:
                 return False
             source = reconnected
             self.binlog.gap_handled()
+
+    def _failed_over(self, failovers: int, error: SourceChangedError) -> int:
+        """Journal it. Returns the number of failovers in a row; raises the error after too many."""
+        if failovers > _MAX_FAILOVERS:
+            raise error
+        self.journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
+        return failovers
 
     def _epochs_with_connections(self, source: SourceAccess, session: Session) -> bool:
         """`_epochs`; with few connections from the first one on that the account does not allow."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+from engine.base import clock
 from engine.base.errors import MissingFilesError, SourceLostError, stop_of
 from engine.capture.projection.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.capture.redump_requests import Redump
@@ -38,7 +39,7 @@ from engine.run.tables.table_commands import everything, resumed, to_add, to_rep
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.preflight import Preflight, refused
 from engine.source.turns import Turns
-from engine.source.watermarks import watermark_class
+from engine.source.watermarks import least_age_s, watermark_class
 from engine.spec.settings import Spec
 
 
@@ -74,17 +75,24 @@ class RunStart:
             source = SourceAccess(endpoint, preflight.server, kind, turns)
             if ledger.state is not None:
                 self._continue(ledger, connection, source, preflight)
-                return source
+                return self._settled(source, connection)
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             self._takeover.require_places(begun.record)
             ledger.commit(replace(begun.record, term=self._takeover.first_term(begun.ledger)))
             self._takeover.take_first(ledger)
             self._commands.begin(partial(committed_state, ledger))
+            source = self._settled(source, connection)
         finally:
             connection.close()
         for plan in begun.plans:
             self._journal.write(planned(plan))
         return source
+
+    def _settled(self, source: SourceAccess, connection: Connection) -> SourceAccess:
+        """The source, whose committed position is in the binlog. The run sees one-phase commits after it only."""
+        if source.watermarks != "snapshot":
+            return source
+        return replace(source, settled_s=clock.monotonic_s() + least_age_s(connection, self._spec.source.settle_s))
 
     def _continue(self, ledger: Ledger, connection: Connection, source: SourceAccess, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from engine.base import clock
 from engine.capture.tasks import ChunkGroup
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.snapshot.read_folder import ReadFolder
@@ -22,6 +23,8 @@ class SourceReads:
     pace: ReadPace
     health: Health
     read_folder: ReadFolder
+    settled_s: float
+    """No chunk is read before (`SourceAccess.settled_s`)."""
     interrupt: Callable[[], None]
     """Interrupts all jobs of the Spark session; called from another thread."""
     require_driver: Callable[[], None]
@@ -29,6 +32,8 @@ class SourceReads:
 
     def assign(self, candidate: Candidate) -> None:
         """Keep the readers busy with chunks, as far as the throttle allows. candidate: for their low watermarks."""
+        if clock.monotonic_s() < self.settled_s:
+            return
         self.snapshot.assign(replace(self.prototype, candidate=candidate), lambda: hold(self.pace, self.health))
 
     def end_throttled(self) -> None:

@@ -44,6 +44,8 @@ class SourceAccess:
     watermarks: WatermarkClass
     turns: Turns = field(default_factory=Turns)
     """For connections."""
+    settled_s: float = 0.0
+    """From when on a snapshot shows what was committed before the run began (`clock.monotonic_s`)."""
 
     def with_few_connections(self) -> "SourceAccess":
         """The same, for a run that has been refused a connection: how many it may have is not known."""

@@ -6,6 +6,8 @@ for some minutes. The figures:
 * the age of the mirror, ten times a second: for how long the oldest committed change that it lacks has been committed.
   It comes from the commit times of the changes (`_tm_ts`) and of the mirror's versions. MariaDB's have whole seconds,
   so ages there are up to a second too high;
+* freshness: how soon after its commit a change could be read in the mirror, from the same times, and what the product
+  itself measured, in the change log too;
 * bytes written to the mirror by merges and maintenance, per byte of the changes;
 * bytes and files of the mirror's folder, old files included, and the runner's memory and processor time;
 * with `--iceberg`: bytes of Iceberg metadata, and how far it is behind (`iceberg_cost`).
@@ -28,6 +30,7 @@ import numpy.typing as npt
 import psutil
 from deltalake import DeltaTable
 
+from engine.base import clock
 from tests.live.support.background import Background
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import BATCH_ROWS, DIGITS
@@ -139,16 +142,8 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def mirror_ages(mirror: Path, changes: Path, begin_s: float, end_s: float) -> npt.NDArray[np.float64]:
     """The age of the mirror in seconds, at each tenth of a second of an interval."""
-    log = DeltaTable(str(changes)).to_pyarrow_table(columns=["_tm_seq", "_tm_ts"]).sort_by("_tm_seq")
-    sequences = log["_tm_seq"].to_numpy()
-    times_s = np.maximum.accumulate(log["_tm_ts"].cast("int64").to_numpy() / 1e6)
-    merged_s, merged_seq = list[float](), list[int]()
-    for path in sorted((mirror / "_delta_log").glob("0*.json")):
-        actions = [json.loads(line) for line in path.read_text().splitlines()]
-        found = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"].endswith("-merged-seq")]
-        if found:
-            merged_s.append(path.stat().st_mtime)  # when others can see it
-            merged_seq.append(found[0])
+    sequences, times_s = _commits(changes)
+    merged_s, merged_seq = _merges(mirror)
     ages = []
     for now_s in np.arange(begin_s, end_s, 0.1):
         version = bisect_right(merged_s, now_s) - 1
@@ -157,6 +152,32 @@ def mirror_ages(mirror: Path, changes: Path, begin_s: float, end_s: float) -> np
         lacks = oldest < len(times_s) and times_s[oldest] <= now_s
         ages.append(float(now_s - times_s[oldest]) if lacks else 0.0)
     return np.array(ages)
+
+
+def mirror_freshness(mirror: Path, changes: Path, begin_s: float, end_s: float) -> npt.NDArray[np.float64]:
+    """Of the changes committed in an interval: after how many seconds the mirror had them."""
+    sequences, times_s = _commits(changes)
+    merged_s, merged_seq = _merges(mirror)
+    shown = (times_s >= begin_s) & (times_s <= end_s) & (sequences <= merged_seq[-1])
+    return np.array(merged_s)[np.searchsorted(merged_seq, sequences[shown])] - times_s[shown]
+
+
+def _commits(changes: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The sequence numbers of a change log, and when they were committed, in Unix seconds."""
+    log = DeltaTable(str(changes)).to_pyarrow_table(columns=["_tm_seq", "_tm_ts"]).sort_by("_tm_seq")
+    return log["_tm_seq"].to_numpy(), np.maximum.accumulate(log["_tm_ts"].cast("int64").to_numpy() / 1e6)
+
+
+def _merges(mirror: Path) -> tuple[list[float], list[int]]:
+    """When the mirror's versions could be read, in Unix seconds, and through which sequence number they go."""
+    merged_s, merged_seq = list[float](), list[int]()
+    for path in sorted((mirror / "_delta_log").glob("0*.json")):
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        found = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"].endswith("-merged-seq")]
+        if found:
+            merged_s.append(path.stat().st_mtime)
+            merged_seq.append(found[0])
+    return merged_s, merged_seq
 
 
 def bench_steady(server: Server, folder: Path, options: argparse.Namespace) -> tuple[dict[str, str], dict[str, Any]]:
@@ -203,6 +224,8 @@ def _measured(server: Server, pipeline: Pipeline, options: argparse.Namespace) -
     written = sum(event["written_bytes"] for event in merges) + sum(event["added_bytes"] for event in steps)
     ages = mirror_ages(pipeline.mirror(TABLE), pipeline.changes(TABLE), begin_s, end_s)
     took = np.array([event["duration_s"] for event in merges])
+    fresh = mirror_freshness(pipeline.mirror(TABLE), pipeline.changes(TABLE), begin_s, end_s)
+    product = [one for one in events if one["event"] == "source.lag" and clock.parse_utc(one["ts"]).timestamp() < end_s]
     shown = [n for n, at_s in enumerate(samples.at_s) if begin_s <= at_s <= end_s]
     series = {
         "mirror age, s": (np.arange(0, len(ages)) / 10, ages),
@@ -216,6 +239,8 @@ def _measured(server: Server, pipeline: Pipeline, options: argparse.Namespace) -
     return {
         "table": f"{table_bytes / 1e6:,.0f} MB, copied in {copied_s:.0f} s",
         "mirror age": f"median {np.median(ages):.1f} s, p95 {np.quantile(ages, 0.95):.1f} s, most {ages.max():.1f} s",
+        "mirror freshness": f"p50 {np.median(fresh):.2f} s, p99 {np.quantile(fresh, 0.99):.2f} s",
+        "the product's own": f"mirror {product[-1]['mirror_freshness']}, log {product[-1]['log_freshness']}",
         "merges": f"{len(merges)}, median {np.median(took):.2f} s, p95 {np.quantile(took, 0.95):.2f} s",
         "epochs": f"one in {(end_s - begin_s + 30) / len(epochs):.1f} s",
         "written": f"{written / changed:.1f} × the changes",

@@ -63,6 +63,7 @@ def part(end: Position, **more: Any) -> RangeReport:
         damaged_events=0,
         unknown_events={},
         largest=None,
+        one_phase=False,
         xa=None,
         last_ts=0,
         seconds=0.1,
