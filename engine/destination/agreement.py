@@ -96,9 +96,9 @@ def _has_published_rows(table: TableState) -> bool:
 def _is_replaced(table: TableState) -> bool:
     """Whether a resnapshot replaces what the destination has of the table.
 
-    It ends a stop, is due, or has begun and nothing is known to be applied since what was there was given up.
+    It ends a stop, is due, or has begun, what was there was given up, and nothing is known to be applied since.
     """
-    return bool(table.stopped or table.due or (table.generation and not table.applied))
+    return bool(table.stopped or table.due or table.given_up > max(table.applied.values(), default=0))
 
 
 def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:

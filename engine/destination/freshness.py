@@ -21,8 +21,8 @@ from engine.base import clock
 
 _SLOT_S, _SLOTS = 10.0, 60
 """Ages are forgotten by slots of time: after ten minutes."""
-_LEAST_S, _GROWTH, _BINS = 0.001, 1.05, 376
-"""Ages up to a day are known within 5 %."""
+_LEAST_S, _GROWTH, _BINS = 0.001, 1.05, 480
+"""Ages up to five months are known within 5 %."""
 _MOST_WAITING = 64
 """Epochs of one table that wait for a merge; of more, the oldest two count as one."""
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -123,6 +123,11 @@ class FreshnessMeter:
             unmerged = self._unmerged.get(table, deque())
             while unmerged and unmerged[0].epoch <= through_epoch:
                 self._count(self._mirror, unmerged.popleft())
+
+    def merged_through(self, epochs: Mapping[str, int]) -> None:
+        """Note through which epochs mirrors can be read, by table: copies and resnapshots bring changes too."""
+        for table in list(self._unmerged):
+            self.merged(table, epochs.get(table, -1))
 
     def forget(self, table: str) -> None:
         """A copy replaces the mirror, or the table leaves."""

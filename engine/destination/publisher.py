@@ -16,7 +16,7 @@ from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
 from engine.destination.capabilities import PublishesFormats
 from engine.destination.change_log_looks import ChangeLogLooks
-from engine.destination.destination_protocol import Destination
+from engine.destination.destination_protocol import MERGE, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.freshness import CommitTimes, FreshnessMeter
@@ -130,7 +130,7 @@ class Publisher:
         if applied is not None:
             self._journal.write(applied)
             self.maintenance.count_commit(applied.table, is_merge=applied.kind == "merge")
-            if applied.kind == "merge":
+            if applied.kind != "append":
                 self.freshness.merged(applied.table, applied.through_epoch)
 
     def recover(self) -> int:
@@ -246,7 +246,8 @@ class Publisher:
                     began_s, has_appended = clock.monotonic_s(), True
                     self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
                     self._replay.append(records)
-                    self.freshness.appended(self._replay.applied_epoch, self.tables.failed_tables())
+                    failed = {name for name, target in self.tables.targets.items() if target.error is not None}
+                    self.freshness.appended(self._replay.applied_epoch, failed)
                     self._appended_s = clock.monotonic_s()
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
@@ -262,6 +263,8 @@ class Publisher:
                     self._slack_s if has_appended else -self._slack_s
                 ):
                     self._replay.merge_all(only_due=True)
+                targets = self.tables.targets.items()
+                self.freshness.merged_through({name: one.applied_epochs.get(MERGE, -1) for name, one in targets})
                 self._looks.look()
                 # Then look for epochs before the next step, but do not wait for one.
                 has_maintenance = self.maintenance.run_one(self.tables.targets)

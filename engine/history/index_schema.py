@@ -10,13 +10,13 @@ first part.
 import pyarrow as pa
 
 VERSION = 11
-FRESHNESS = ("log_p50_s", "log_p99_s", "mirror_p50_s", "mirror_p99_s")
-"""Columns for percentiles of `source.lag`'s `log_freshness` and `mirror_freshness`."""
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
 CHANGE_KINDS = ("inserts", "updates_before", "updates_after", "deletes")
 """The columns of `changed` for +I, -U, +U and -D."""
+FRESHNESS = ("log_p50_s", "log_p99_s", "mirror_p50_s", "mirror_p99_s")
+"""Columns of `lag`: percentiles of `log_freshness` and `mirror_freshness`."""
 _CHUNK = [("tbl", pa.string()), ("chunk", pa.int64())]
 
 TABLES: dict[str, pa.Schema] = {

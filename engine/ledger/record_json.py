@@ -183,7 +183,7 @@ def _switch(record: Json) -> Switch:
         joins="by" in record,
         by=record.get("by"),
         automatic=record.get("automatic"),
-        is_given_up=record.get("given_up", False),
+        is_given_up="given_up" in record,
     )
 
 
@@ -319,6 +319,7 @@ def _table(record: Json) -> TableState:
         by=record.get("by"),
         removed=None if removed is None else Removal(removed["by"], removed["drop"]),
         dropped=removed is not None and removed["dropped"],
+        given_up=record.get("given_up", 0),
         applied=record.get("applied", {}),
         due=None if due is None else _due(due),
         resnapshots=tuple(record.get("resnapshots", ())),
@@ -341,6 +342,7 @@ def _table_json(table: TableState) -> dict[str, Any]:
         "projection": table.projection,
         "by": table.by,
         "removed": removed,
+        **({"given_up": table.given_up} if table.given_up else {}),
         "applied": dict(table.applied),
         "due": _due_json(table.due) if table.due is not None else None,
         "resnapshots": list(table.resnapshots),

@@ -85,6 +85,8 @@ class TableState:
     """How it left the pipeline; None for a captured table."""
     dropped: bool = False
     """Whether its published data was deleted."""
+    given_up: int = 0
+    """The epoch of the newest resnapshot for which what the destination had was given up; 0 if there is none."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
     due: Due | None = None
@@ -238,7 +240,7 @@ def _tables(state: State, record: EpochRecord) -> tuple[dict[str, TableState], d
     """The captured and the removed tables after an epoch."""
     tables, removed = dict(state.tables), dict(state.removed)
     for name, change in record.tables.items():
-        table = _apply_table(tables.get(name) or removed.get(name), change)
+        table = _apply_table(tables.get(name) or removed.get(name), change, record.epoch)
         here, there = (removed, tables) if table.removed else (tables, removed)
         here[name] = table
         there.pop(name, None)
@@ -300,7 +302,7 @@ def _sinks(
     return records
 
 
-def _apply_table(table: TableState | None, change: TableChange) -> TableState:
+def _apply_table(table: TableState | None, change: TableChange, epoch: int) -> TableState:
     if change.planned is not None:
         table = _joined(change.planned)
     if table is None:
@@ -322,7 +324,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
         due=None if change.not_due else change.due or table.due,
     )
     if change.resnapshot is not None:
-        return _resnapshotted(table, change.resnapshot)
+        return _resnapshotted(table, change.resnapshot, epoch)
     if change.altered is not None:
         altered = change.altered
         names = _names(altered.table, table.names)
@@ -347,15 +349,14 @@ _KEY = "key"
 """Of a table's description: its columns."""
 
 
-def _resnapshotted(table: TableState, switch: Switch) -> TableState:
+def _resnapshotted(table: TableState, switch: Switch, epoch: int) -> TableState:
     has_other_places = bool(switch.table.get(_KEY)) != bool(table.table.get(_KEY))
     # A table without a key has its chunks in the change log: a new mirror has none of them.
     applied = {kind: epoch for kind, epoch in table.applied.items() if kind == "changes" or not has_other_places}
-    if switch.is_given_up:
-        applied = {}
     return replace(
         table,
         applied=applied,
+        given_up=epoch if switch.is_given_up else table.given_up,
         table=switch.table,
         plan=switch.plan,
         coverage=EMPTY if switch.since else unsplit_table(plan_from_dict(switch.plan)),

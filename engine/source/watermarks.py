@@ -78,6 +78,14 @@ list R was read, and L and H those of a snapshot opened afterwards.
        at or before L are visible too. So min(V, L) is a low watermark, and the backfill from there to H makes the chunk
        exact at H.
 
+**One-phase commits in class snapshot.** If an engine that cannot prepare takes part in a transaction, as Aria does,
+InnoDB too commits it outside that lock, after C has moved, and no checkpoint waits for it. (8 sessions, with a trigger
+that writes to a table of Aria: 55 of 150 snapshots lacked a commit.) The binlog shows which transactions these are
+(`capture.binlog.one_phase_commits`), but not to a reader of a chunk. So the run looks for them in each epoch's range,
+before it commits the chunks of that epoch; if there is one, it reads all uncommitted chunks again, in class aged. A
+chunk whose snapshot covers such a transaction is in that epoch or a later one, unless the transaction came before the
+run did: so no chunk is read before what the run began with is as old as in class aged (`SourceAccess.settled_s`).
+
 What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait
 of semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after
 all of them. `log_status` waits for the first and the last. On MariaDB, C moves under the commit lock after both.

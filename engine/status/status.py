@@ -123,7 +123,7 @@ def status(
         watch=as_status(directory, runner),
         term=state.term if state else None,
         standby=tuple(read_standbys(directory)),
-        log=_log(directory, state, current, now),
+        log=_log(directory, state, current, followed_lag, now),
         last_audit=read_audit(directory),
         sizes=_sizes(directory),
         tables=_tables(directory, state, alive, now, verify.period_s, lacks, facts),
@@ -205,7 +205,10 @@ def _measured_ago_s(measured: str | None, now: datetime) -> float | None:
     return None if measured is None else (now - clock.parse_utc(measured)).total_seconds()
 
 
-def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now: datetime) -> BinlogStatus:
+def _log(
+    directory: Directory, state: State | None, lag: LagMeasured | None, followed: LagMeasured | None, now: datetime
+) -> BinlogStatus:
+    """followed: the lag, if a run follows the source now."""
     since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _AHEAD)
     epochs = [event for ts, event in recent_events(directory, EpochCommitted, since) if ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
@@ -219,8 +222,8 @@ def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now
         unknown=dict(state.unknown) if state else {},
         largest_transaction=state.largest if state else None,
         lag_percentiles_s=lag.percentiles if lag else None,
-        log_freshness_s=lag.log_freshness if lag else None,
-        mirror_freshness_s=lag.mirror_freshness if lag else None,
+        log_freshness_s=followed.log_freshness if followed else None,
+        mirror_freshness_s=followed.mirror_freshness if followed else None,
         changes_per_s={kind: round(count / seconds, 1) for kind, count in kinds.items()} if epochs else None,
         changes_per_s_by_table={name: round(count / seconds, 1) for name, count in tables.items()} if epochs else None,
     )

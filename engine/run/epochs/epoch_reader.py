@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from engine.capture.binlog.emission import progress_of
+from engine.capture.binlog.one_phase_commits import require_two_phases
 from engine.capture.captured_tables import CapturedTables
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.chunk.fast_forward import FastForward, has_mutable_key
@@ -23,6 +24,7 @@ from engine.run.snapshot.table_copy import Finished
 from engine.source.ancestry import check_born
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
+from engine.source.watermarks import WatermarkClass
 from engine.source.xa_places import KnownPlaces, XaPlaces
 from engine.spark.session import Session
 
@@ -39,6 +41,7 @@ class EpochReader:
     endpoint: Endpoint
     first_server_id: int
     mariadb: bool
+    watermarks: WatermarkClass
     session: Session
     captured: CapturedTables
     snapshot: SnapshotScheduler
@@ -83,7 +86,8 @@ class EpochReader:
     ) -> tuple[list[RedumpReport], list[RangeReport]]:
         """The reports of the redumped parts, whose changes come first, and of the parts of the binlog range.
 
-        stopped: tables that stop with this epoch; nothing is emitted for them. Raises the first error of a part.
+        stopped: tables that stop with this epoch; nothing is emitted for them. Raises the first error of a part, or
+        OnePhaseCommitError.
         """
         if not parts and not redumped:
             return [], []
@@ -106,6 +110,7 @@ class EpochReader:
         ranges = [report for report in reports if isinstance(report, RangeReport)]
         for report in ranges:
             check_born(position, report.births.get(position.file))
+        require_two_phases(self.watermarks, ranges)  # before the epoch commits chunks
         return [report for report in reports if isinstance(report, RedumpReport)], ranges
 
     def _fast_forward(self, finished: Finished, position: Position) -> FastForward:

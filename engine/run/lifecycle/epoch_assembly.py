@@ -77,7 +77,7 @@ class EpochAssembly:
         )
         redumps = self._redumps(source, captured, snapshot)
         mariadb = source.server.flavor == "mariadb"
-        reader = EpochReader(source.endpoint, first, mariadb, session, captured, snapshot, redumps)
+        reader = EpochReader(source.endpoint, first, mariadb, source.watermarks, session, captured, snapshot, redumps)
         delivery = Delivery(run.spec, self.ledger, self.publisher, control.tables, run.journal)
         chunks = PendingChunks(captured, snapshot, redumps, reader, delivery, connection.require_enough)
         progress = ProgressEvents(control.activity, run.journal)

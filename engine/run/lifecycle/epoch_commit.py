@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from engine.base import clock
 from engine.capture.binlog.known_gtids import KnownGtids, position_after, require_gtids
-from engine.capture.binlog.one_phase_commits import require_two_phases
 from engine.capture.binlog.statements import Alteration
 from engine.capture.captured_tables import CapturedTables
 from engine.capture.reports import RangeReport, RedumpReport
@@ -115,7 +114,6 @@ class EpochCommit:
         """
         began_s, seen_s = clock.monotonic_s(), server_time_s(self.connection.now)
         content = self._read(position)
-        require_two_phases(self.source.watermarks, content.reports)
         read_s = clock.monotonic_s() - began_s
         ends = max([content.end, content.committed_position], key=lambda p: p.order)
         judged = self.alterations.judge(
