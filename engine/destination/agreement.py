@@ -98,7 +98,7 @@ def _is_replaced(table: TableState) -> bool:
 
     It ends a stop, is due, or has begun, what was there was given up, and nothing is known to be applied since.
     """
-    return bool(table.stopped or table.due or table.given_up > max(table.applied.values(), default=0))
+    return bool(table.stopped or table.due or table.given_up > max([0, *table.applied.values()]))
 
 
 def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:
