@@ -106,17 +106,10 @@ def other_readers(server: Server, count: int) -> Any:
 
 
 @contextmanager
-def writers(
-    server: Server, database: str, sessions: int = WRITERS, *, xa: bool = False, engine: str = "InnoDB", more: str = ""
-) -> Any:
-    """Tight insert loops in processes of their own; each writer's rows become visible in ascending order.
-
-    more: a statement after the table's creation.
-    """
+def writers(server: Server, database: str, sessions: int = WRITERS, *, xa: bool = False, engine: str = "InnoDB") -> Any:
+    """Tight insert loops in processes of their own; each writer's rows become visible in ascending order."""
     columns = "writer INT, number INT, PRIMARY KEY (writer, number)"
     server.execute(f"CREATE TABLE `{database}`.t ({columns}) ENGINE = {engine}")
-    if more:
-        server.execute(more)
     context = multiprocessing.get_context("spawn")
     ended = context.Event()
     groups = [list(range(sessions))[n::WRITERS] for n in range(WRITERS)]
@@ -135,7 +128,7 @@ def writers(
             process.join()
 
 
-def count_lost(
+def _lost(
     server: Server,
     database: str,
     low: Callable[[Any], Position],
@@ -193,7 +186,7 @@ def test_the_published_low_watermark_loses_rows(server_with: Callable[..., Serve
     lost = 0
     with writers(server, database):
         for _ in range(10):  # how many it loses depends on the machine
-            lost += count_lost(server, database, naive, lambda: None, 1_000)
+            lost += _lost(server, database, naive, lambda: None, 1_000)
             if lost > 20:
                 return
     raise AssertionError(f"it lost only {lost} rows")
@@ -245,7 +238,7 @@ def test_ours_lose_none(
             # Its commits are in any order, so the class is not proved. The reader began when they were not.
             unproved = kind == "log_status" and options != LOG_STATUS[0]
             assert watermark_class(connection, described) == ("aged" if unproved else kind)
-            held.append(reader_watermarks(endpoint, connection, kind, 1.0))
+            held.append(_watermarks(endpoint, connection, kind, 1.0))
             known(current(connection, described))
             if kind == "gtid":
                 readers.append(_BinlogReader(endpoint, connection))
@@ -271,9 +264,10 @@ def test_ours_lose_none(
         return lows[-1]
 
     others = 1 if flavor == "mariadb" and not xa else 0
-    checks = XA_CHECKS if sessions == XA_SESSIONS else CHECKS
     with other_readers(server, others), writers(server, database, sessions, xa=xa):
-        assert not count_lost(server, database, kept_low, release, checks, sessions)
+        assert (
+            _lost(server, database, kept_low, release, XA_CHECKS if sessions == XA_SESSIONS else CHECKS, sessions) == 0
+        )
 
 
 AFTER_SYNC = {
@@ -312,7 +306,7 @@ def test_a_commit_that_waits_for_a_replica_is_not_covered(
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
         described = describe(connection)
-        watermarks = reader_watermarks(endpoint, connection, kind)
+        watermarks = _watermarks(endpoint, connection, kind)
         reader = _BinlogReader(endpoint, connection) if kind == "gtid" else None
         if reader is not None:
             reader.offer(connection, watermarks)
@@ -349,7 +343,7 @@ def test_a_rotation_while_a_commit_waits_proves_nothing(private_server: Callable
     server.execute(f"SET GLOBAL {variable.format('timeout')} = 2500")
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
-        described, watermarks = describe(connection), reader_watermarks(endpoint, connection)
+        described, watermarks = describe(connection), _watermarks(endpoint, connection)
         for number in (1, 2):  # the second one waits behind the first one's checkpoint event, or before it
             server.execute(f"SET GLOBAL {variable.format('enabled')} = 1")
             before = current(connection, described)
@@ -377,7 +371,7 @@ def test_the_file_of_the_last_commit_may_be_purged(private_server: Callable[...,
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
-        table, watermarks = {("d", "t"): read_table(connection, "d", "t")}, reader_watermarks(endpoint, connection)
+        table, watermarks = {("d", "t"): read_table(connection, "d", "t")}, _watermarks(endpoint, connection)
         for number in (1, 2):  # a reader that has been in the purged file, and one that has not
             server.execute(f"INSERT INTO d.t VALUES ({number})")
             if number == 1:
@@ -387,7 +381,7 @@ def test_the_file_of_the_last_commit_may_be_purged(private_server: Callable[...,
             newest = server.execute("SHOW BINARY LOGS")[-1][0]
             while len(server.execute("SHOW BINARY LOGS")) > 1:  # while it may have pending commits, it stays
                 server.execute(f"PURGE BINARY LOGS TO '{newest}'")
-            fresh = reader_watermarks(endpoint, connection)
+            fresh = _watermarks(endpoint, connection)
             for reader in (watermarks, fresh):
                 low = reader.low()
                 seen = [row["id"] for row in query(connection, "SELECT id FROM d.t ORDER BY id")]
@@ -425,7 +419,7 @@ def test_a_long_wait_for_a_replica_is_refused_where_nothing_shows_it(private_ser
     server.execute("SET GLOBAL rpl_semi_sync_source_timeout = 100000, rpl_semi_sync_source_enabled = 1")
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
-        watermarks = reader_watermarks(endpoint, connection, "aged")
+        watermarks = _watermarks(endpoint, connection, "aged")
         with pytest.raises(SourceLostError, match="wait for a replica for 100 s") as refused:
             watermarks.low()
         checks = server_preflight(endpoint, _source(server), 79_000).checks
@@ -467,7 +461,7 @@ def test_what_is_visible_does_not_depend_on_where_the_reading_begins(
             assert visibility.visible_through(end, [xids[n] for n in listed], known)[0].order == expected.order
 
 
-def reader_watermarks(
+def _watermarks(
     endpoint: Endpoint, connection: Any, kind: WatermarkClass = "snapshot", settle_s: float = 0.1
 ) -> Watermarks:
     """Those of a reader."""

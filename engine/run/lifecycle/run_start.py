@@ -13,6 +13,7 @@ from functools import partial
 
 from engine.base import clock
 from engine.base.errors import MissingFilesError, SourceLostError, stop_of
+from engine.capture.binlog.one_phase_commits import settled_in_s
 from engine.capture.projection.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.capture.redump_requests import Redump
 from engine.decode.schema import Table, table_from_dict
@@ -39,7 +40,7 @@ from engine.run.tables.table_commands import everything, resumed, to_add, to_rep
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.preflight import Preflight, refused
 from engine.source.turns import Turns
-from engine.source.watermarks import least_age_s, watermark_class
+from engine.source.watermarks import watermark_class
 from engine.spec.settings import Spec
 
 
@@ -92,7 +93,9 @@ class RunStart:
         """The source, whose committed position is in the binlog. The run sees one-phase commits after it only."""
         if source.watermarks != "snapshot":
             return source
-        return replace(source, settled_s=clock.monotonic_s() + least_age_s(connection, self._spec.source.settle_s))
+        settle_s, first = self._spec.source.settle_s, self._spec.first_server_id()
+        in_s = settled_in_s(connection, source.endpoint, source.server, settle_s, first)
+        return replace(source, settled_s=clock.monotonic_s() + in_s)
 
     def _continue(self, ledger: Ledger, connection: Connection, source: SourceAccess, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server
