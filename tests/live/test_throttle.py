@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
+from engine.capture.binlog.one_phase_commits import settled_in_s
+from engine.source.connect import Endpoint, describe, open_connection
 from tests.live.conftest import PipelineFactory
 from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
@@ -117,6 +119,7 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     # One chunk is read before the replica is asked, and changes of d.n show that streaming continues.
     first = 'priority = ["d.n"]'
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, snapshot=first, more=limits)
+    _settle(server)
     runner = pipeline.start()
     if flavor == "mariadb":  # the grant that MySQL's user has there already
         _held(pipeline, runner, server, f"replica {name} cannot be asked: ")
@@ -136,6 +139,15 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
+
+
+def _settle(server: Server) -> None:
+    """Wait until a run on MariaDB reads its first chunk at once."""
+    endpoint = Endpoint(server.host, server.port, "root", "")
+    with closing(open_connection(endpoint)) as connection:
+        described = describe(connection)
+        while described.flavor == "mariadb" and settled_in_s(connection, endpoint, described, 1.0, 79_000):
+            time.sleep(0.1)
 
 
 def _held(pipeline: Pipeline, runner: Runner, server: Server, reason: str) -> None:
