@@ -73,7 +73,7 @@ class AgeHistogram:
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _UnreadEpoch:
     """The changes of an epoch that cannot be read yet."""
 
     epoch: int
@@ -87,9 +87,9 @@ class FreshnessMeter:
     def __init__(self) -> None:
         self._log = AgeHistogram()
         self._mirror = AgeHistogram()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_UnreadEpoch] = deque()
         """For the change logs."""
-        self._unmerged: dict[str, deque[_Waiting]] = {}
+        self._unmerged: dict[str, deque[_UnreadEpoch]] = {}
         """For the mirrors, by table."""
         self._lock = Lock()
 
@@ -98,18 +98,18 @@ class FreshnessMeter:
     ) -> None:
         """Note an epoch that the ledger has. changes: their number, by table."""
         with self._lock:
-            self._waiting.append(_Waiting(epoch, times, changes))
+            self._waiting.append(_UnreadEpoch(epoch, times, changes))
             for table in changes.keys() & set(mirrored_tables):
-                self._wait_for_merge(table, _Waiting(epoch, times, {table: changes[table]}))
+                self._wait_for_merge(table, _UnreadEpoch(epoch, times, {table: changes[table]}))
 
-    def _wait_for_merge(self, table: str, waiting: _Waiting) -> None:
+    def _wait_for_merge(self, table: str, waiting: _UnreadEpoch) -> None:
         unmerged = self._unmerged.setdefault(table, deque())
         unmerged.append(waiting)
         if len(unmerged) > _MOST_WAITING:
             first, second = unmerged.popleft(), unmerged.popleft()
             times = CommitTimes(first.times.first_s, second.times.last_s)
             count = first.changes[table] + second.changes[table]
-            unmerged.appendleft(_Waiting(second.epoch, times, {table: count}))
+            unmerged.appendleft(_UnreadEpoch(second.epoch, times, {table: count}))
 
     def appended(self, through_epoch: int, failed_tables: Collection[str]) -> None:
         """Note that the change logs can be read up to an epoch. failed_tables: whose can not."""
@@ -140,7 +140,7 @@ class FreshnessMeter:
             now_s = clock.monotonic_s()
             return Freshness(self._log.percentiles(now_s), self._mirror.percentiles(now_s))
 
-    def _count(self, ages: AgeHistogram, waiting: _Waiting, failed_tables: Collection[str] = ()) -> None:
+    def _count(self, ages: AgeHistogram, waiting: _UnreadEpoch, failed_tables: Collection[str] = ()) -> None:
         now_s = clock.monotonic_s()
         if count := sum(number for table, number in waiting.changes.items() if table not in failed_tables):
             ages.add(now_s - waiting.times.last_s, now_s - waiting.times.first_s, count, now_s)

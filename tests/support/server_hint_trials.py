@@ -62,6 +62,10 @@ OF_SERVERS: dict[str, tuple[int, Trials]] = {
         1,
         ("test_kafka_schemas.py::test_a_schema_that_is_refused_stops_its_table_and_is_ended_as_the_hint_says",),
     ),
+    "capture/binlog/one_phase_commits.py::require_two_phases": (
+        1,
+        ("test_one_phase_commits.py::test_a_copy_under_one_phase_commits_lacks_no_row",),
+    ),
     "destination/kafka/broker_trial.py::": (3, OUTSIDE),
     "destination/kafka/client.py::_final": (
         3,
