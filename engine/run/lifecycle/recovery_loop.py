@@ -72,7 +72,7 @@ class RecoveryLoop:
                 if isinstance(error, BinlogOffError):
                     self._note_gap()
                     self.binlog.gap_handled()
-                self._resnapshot_everything(source, error)
+                source = self._resnapshot_everything(source, error)
                 self.publisher.submit_after(before)
                 continue
             except OnePhaseCommitError as error:  # uncommitted reads start again
@@ -120,8 +120,8 @@ class RecoveryLoop:
         if tasks is not None:
             self.journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
-    def _resnapshot_everything(self, source: SourceAccess, error: SourceLostError) -> None:
-        """As `RunStart.resnapshot_everything`.
+    def _resnapshot_everything(self, source: SourceAccess, error: SourceLostError) -> SourceAccess:
+        """As `RunStart.resnapshot_everything`. Returns the source as of the new position.
 
         Raises `error` if the source cannot be reached, as while it is restarted.
         """
@@ -131,6 +131,7 @@ class RecoveryLoop:
             raise error from None
         with closing(connection):
             self.run_start.resnapshot_everything(self.ledger, connection, source.endpoint, source.server, error)
+            return self.run_start.settled(source, connection)
 
     @contextmanager
     def _noting_gap(self) -> Iterator[None]:

@@ -76,20 +76,20 @@ class RunStart:
             source = SourceAccess(endpoint, preflight.server, kind, turns)
             if ledger.state is not None:
                 self._continue(ledger, connection, source, preflight)
-                return self._settled(source, connection)
+                return self.settled(source, connection)
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             self._takeover.require_places(begun.record)
             ledger.commit(replace(begun.record, term=self._takeover.first_term(begun.ledger)))
             self._takeover.take_first(ledger)
             self._commands.begin(partial(committed_state, ledger))
-            source = self._settled(source, connection)
+            source = self.settled(source, connection)
         finally:
             connection.close()
         for plan in begun.plans:
             self._journal.write(planned(plan))
         return source
 
-    def _settled(self, source: SourceAccess, connection: Connection) -> SourceAccess:
+    def settled(self, source: SourceAccess, connection: Connection) -> SourceAccess:
         """The source, whose committed position is in the binlog. The run sees one-phase commits after it only."""
         if source.watermarks != "snapshot":
             return source
