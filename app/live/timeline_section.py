@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from app.common import columns, home, places, selection
-from app.common.autorefresh import autorefresh
+from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.charts import plot
 from app.common.view import words, zone
 from app.common.view.figure import iso
@@ -28,9 +28,12 @@ _RUNS, _MOMENTS = 200, 500
 _GO, _CLICKS = "event to open", "clicks on timelines"
 
 
-@autorefresh()
+@autorefresh(2 * INTERVAL_S)
 def live(where: Directory, span_s: int) -> None:
-    """The last seconds of a pipeline, or those before its last event."""
+    """The last seconds of a pipeline, or those before its last event.
+
+    A figure is the costliest part of a page for a browser, and two seconds of five minutes are three pixels.
+    """
     name, now = where.root.name, clock.utc_now()
     if event := st.session_state.pop(_GO, None):
         selection.open_event(event)

@@ -91,14 +91,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
-    """``open_page(address, width=1280, theme="light", zone="Asia/Kolkata")``: a fresh profile on that address.
+    """``open_page(address, width=1280, theme="light", zone="Asia/Kolkata", beside=False)``: a fresh profile on it.
 
+    The pages before it are closed, because an open page is drawn every two seconds; `beside` keeps them.
     It must stay without errors.
     """
     witnesses = request.node.stash.setdefault(_WITNESSES, [])
     with ExitStack() as stack:
 
-        def factory(address: str, width: int = 1280, theme: str = "light", zone: str = "Asia/Kolkata") -> Page:
+        def factory(
+            address: str, width: int = 1280, theme: str = "light", zone: str = "Asia/Kolkata", *, beside: bool = False
+        ) -> Page:
+            if not beside:
+                stack.close()
             context = browser.new_context(
                 viewport={"width": width, "height": 1000},
                 color_scheme=theme,  # type: ignore[arg-type]

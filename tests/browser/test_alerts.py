@@ -132,10 +132,10 @@ def test_a_lost_runner_counts_and_its_alerts_are_the_last_known(alerting: Alerti
     page.get_by_role("button", name="Acknowledge alert").click()
     expect(lost).to_contain_text("Acknowledged by")
     counted(page, 1)
+    healthy(page)
     again = open_page(f"{alerting.url}/alerts?pipeline=shop")
     counted(again, 1)
     expect(again.get_by_text("No alert is firing")).to_be_visible()
-    healthy(page)
 
 
 def test_a_test_notification_reaches_the_webhook(alerting: Alerting, open_page: OpenPage) -> None:
@@ -167,7 +167,7 @@ def test_the_address_chooses_the_pipeline(alerting: Alerting, open_page: OpenPag
     select(page, "Pipeline", "crm")
     expect(page).to_have_url(re.compile(r"/alerts\?pipeline=crm"))
     expect(page.get_by_text("No alert is firing")).to_be_visible()
-    again = open_page(page.url)
+    again = open_page(page.url, beside=True)
     expect(again.get_by_text("No alert is firing")).to_be_visible()
     select(page, "Pipeline", "All pipelines")
     expect(page).to_have_url(re.compile("/alerts$"))
@@ -198,7 +198,8 @@ def test_a_silence_is_seen_by_everyone_and_hides_nothing(alerting: Alerting, ope
     page.keyboard.press("Escape")
     line = page.locator("[class*='st-key-silence-']").filter(has_text="all alerts")
     expect(line).to_contain_text(said)
-    expect(open_page(f"{alerting.url}/live?pipeline=shop").get_by_text(said)).to_be_visible()
+    other = open_page(f"{alerting.url}/live?pipeline=shop", beside=True)
+    expect(other.get_by_text(said)).to_be_visible()
     line.get_by_role("button", name="End").click()
     expect(page.get_by_text("No silence is in force")).to_be_visible()
     expect(card).not_to_contain_text("Silenced")

@@ -53,7 +53,7 @@ def test_pipelines_are_found(simulated: Console, open_page: OpenPage) -> None:
     text.press("Enter")
     expect(cards).to_have_count(1)
     expect(page.get_by_text("1 of 6 pipelines shown")).to_be_visible()
-    again = open_page(page.url)
+    again = open_page(page.url, beside=True)
     expect(again.get_by_test_id("stPageLink").get_by_text("legacy")).to_be_visible()
     text.fill("nothing like this")
     text.press("Enter")
@@ -165,7 +165,7 @@ def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: O
     chunks.fill("4")
     chunks.press("Enter")
     expect(page).to_have_url(re.compile(r"(?=.*table=shop\.customers)(?=.*chunks=4)(?=.*part=Chunks)"))
-    again = open_page(page.url)
+    again = open_page(page.url, beside=True)
     expect(again.get_by_role("combobox", name="Table")).to_have_value("shop.customers")
     expect(again.get_by_role("textbox", name="Chunks", exact=True)).to_have_value("4")
     select(page, "Pipeline", "billing")
@@ -423,9 +423,9 @@ def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> Non
     expect(runs.nth(1)).to_be_visible()
     expect(page).to_have_url(re.compile("compare=[^&]+&compare=[^&]+"))
     compared = page.get_by_text(re.compile("^Compared with ")).inner_text()
+    healthy(page)
     other = open_page(page.url)
     expect(other.get_by_text(compared, exact=True)).to_be_visible()
-    healthy(page)
     healthy(other)
 
 

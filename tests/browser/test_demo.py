@@ -15,7 +15,7 @@ def test_the_demo_is_loaded_leads_to_its_pipeline_and_leaves_nothing(open_page: 
         page = open_page(url)
         page.get_by_role("button", name="Load the demo").click()
         expect(page.get_by_text("Starting the demo")).to_be_visible()
-        other = open_page(url)
+        other = open_page(url, beside=True)
         expect(other.get_by_text("Starting the demo").or_(other.get_by_text("The demo is running"))).to_be_visible()
         expect(other.get_by_role("button", name="Load the demo")).to_have_count(0)
         page.wait_for_url("**/live?pipeline=demo**", timeout=PATIENCE_MS)
