@@ -50,8 +50,10 @@ ROWS = 1000
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
 ELSEWHERE = ("python -m engine.spark.class_archive",)
 """Run by a test of their own (`test_early_start`)."""
-LONG = tuple(f"python -m tests.tools.bench.{name}" for name in ("console", "kafka_sink", "verify"))
-"""They take a minute and more even when shortened, and run in a soak test."""
+BENCHMARKS = tuple(
+    text for text in MODULES if text.startswith("python -m tests.tools.bench.") and not text.endswith("--help")
+)
+"""They take minutes even when shortened, and run in a soak test; `make test` asks each what its arguments are."""
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")
 """Commands that need a stopped runner, or stop it; executed last, in this order."""
@@ -368,13 +370,26 @@ def _await_health(port: int) -> None:
     pytest.fail("the console does not answer")
 
 
-@pytest.mark.parametrize("text", [text for text in MODULES if text not in (*ELSEWHERE, *depth(LONG, ()))])
+@pytest.mark.parametrize("text", [text for text in MODULES if text not in (*ELSEWHERE, *depth(BENCHMARKS, ()))])
 def test_modules_run(text: str) -> None:
     """Each documented `python -m` runs in the repository, a long benchmark with arguments that shorten it."""
-    words = [sys.executable, *MODULES[text][1:], *SHORTENED.get(text, ())]
-    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert _printed([*MODULES[text][1:], *SHORTENED.get(text, ())])
+
+
+@pytest.mark.parametrize("text", BENCHMARKS)
+def test_benchmarks_have_the_arguments_of_the_pages(text: str) -> None:
+    """Those with which the soak test shortens them, too."""
+    words = [*MODULES[text][1:], *SHORTENED.get(text, ())]
+    arguments = _printed([*words[:2], "--help"])
+    assert not [word for word in words[2:] if word.startswith("--") and f"{word} " not in arguments.replace("]", " ")]
+
+
+def _printed(words: list[str]) -> str:
+    """What the interpreter prints with these words in the repository."""
+    run = [sys.executable, *words]
+    result = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout
+    return result.stdout
 
 
 def _replaced(text: str, values: dict[str, str]) -> str:
