@@ -277,7 +277,10 @@ class Spec(Section):
     mask_salt_file: Path | None = None
     """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
-    """The shortest time between two epochs. Under steady load it grows, at most to `sink.merge_interval_s`."""
+    """The shortest time between two epochs. Under steady load it grows, at most to `max_epoch_interval_s`."""
+    max_epoch_interval_s: float | None = Field(None, gt=0)
+    """The longest time between two epochs under steady load ([Freshness](operations.md#freshness)). Not set:
+    `sink.merge_interval_s`. It limits the growth, not `poll_interval_s`."""
 
     @field_validator("state")
     @classmethod

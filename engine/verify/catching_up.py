@@ -26,7 +26,8 @@ _EPOCH_S = 30.0
 
 def patience_s(spec: Spec) -> float:
     """How long a mirror may take until it has a change, if everything works."""
-    return spec.poll_interval_s + 2 * spec.sink.merge_interval_s + spec.sink.max_merge_delay_s + _EPOCH_S
+    epoch_s = spec.poll_interval_s + (spec.max_epoch_interval_s or spec.sink.merge_interval_s) + _EPOCH_S
+    return epoch_s + spec.sink.merge_interval_s + spec.sink.max_merge_delay_s
 
 
 def why_behind(

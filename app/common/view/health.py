@@ -158,7 +158,7 @@ def keeping_up_layer(
         "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size "
         "of the binlog from there on. An idle source has no lag. Readable in: how soon after its commit on the source "
         "a change could be read, in the median and for 99 % of the changes of the last ten minutes. "
-        "sink.merge_interval_s and poll_interval_s trade it against files written."
+        "sink.merge_interval_s, poll_interval_s and max_epoch_interval_s trade it against files written."
     )
     if lag is None:
         headline, colour = NOT_MEASURED.capitalize(), "gray"

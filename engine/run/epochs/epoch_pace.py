@@ -7,6 +7,8 @@ interval grows slowly, so a burst does not change it, and the first epoch withou
 
 import math
 
+from engine.spec.settings import Spec
+
 _SHARE = 0.1
 _GROWTH = 1.1
 
@@ -14,8 +16,8 @@ _GROWTH = 1.1
 class EpochPace:
     """The interval between epochs, in seconds.
 
-    shortest_s: while little happens. longest_s: the mirror is not merged more often. began_s: when the last epoch began
-    (`clock.monotonic_s`).
+    shortest_s: while little happens. longest_s: a limit to the growth; at least shortest_s. began_s: when the last
+    epoch began (`clock.monotonic_s`).
     """
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
@@ -23,6 +25,11 @@ class EpochPace:
         self._longest_s = max(shortest_s, longest_s)
         self.interval_s = shortest_s
         self.began_s = -math.inf
+
+    @classmethod
+    def of(cls, spec: Spec) -> "EpochPace":
+        """By default, the change log is committed as often as the mirror is merged."""
+        return cls(spec.poll_interval_s, spec.max_epoch_interval_s or spec.sink.merge_interval_s)
 
     def is_due(self, now_s: float, *, waited_for: bool) -> bool:
         """Whether the next epoch is due. waited_for: a copy, a command or the end of the run waits for it."""

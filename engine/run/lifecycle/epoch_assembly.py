@@ -84,7 +84,7 @@ class EpochAssembly:
         membership = MembershipChanges(
             run.spec, self.publisher, control.tables, snapshot.reading, progress.show_planning
         )
-        pace = EpochPace(run.spec.poll_interval_s, run.spec.sink.merge_interval_s)
+        pace = EpochPace.of(run.spec)
         tables = TableChanges(
             self.state,
             run.journal,

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[3]
 SPEC = """
 name = "shop"
 poll_interval_s = {poll}
+{epochs}
 [source]
 host = "{host}"
 port = {port}
@@ -74,6 +75,7 @@ class Pipeline:
         tables: list[str] | None = None,
         user: str = USER,
         poll: float = 0.5,
+        epochs: str = "",
         merge: float = 5.0,
         kind: str = "delta",
         mirror: str = "",
@@ -109,6 +111,7 @@ class Pipeline:
                 tables=json.dumps(tables or [f"{database}.*"]),
                 chunk_rows=chunk_rows,
                 poll=poll,
+                epochs=epochs,
                 merge=merge,
                 sink=sink,
                 kind=f'type = "{kind}"\n' + (mirrors if kind == "delta" else ""),

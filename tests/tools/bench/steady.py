@@ -187,6 +187,8 @@ def bench_steady(server: Server, folder: Path, options: argparse.Namespace) -> t
     formats = f'formats = ["delta", "iceberg"]\niceberg = "{options.iceberg}"' if options.iceberg else ""
     sink = f'files_retention = "{options.retention}"\n{formats}'
     more = {"mirror": options.mode, "amplification": 100, "sink": sink}
+    if options.epochs:
+        more |= {"poll": options.epochs, "epochs": f"max_epoch_interval_s = {options.epochs}"}
     pipeline = Pipeline(server, DATABASE, folder, merge=options.interval, **more)
     try:
         return _measured(server, pipeline, options)
@@ -286,6 +288,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=("copy_on_write", "merge_on_read"), default="merge_on_read")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--interval", type=float, default=4.0, help="seconds between two merges")
+    parser.add_argument("--epochs", type=float, help="seconds between two epochs (default: the product's)")
     parser.add_argument("--retention", default="10s", help="how long old files stay")
     parser.add_argument("--iceberg", choices=("v2", "v3"), help="publish the tables as Iceberg tables too")
     parser.add_argument("--charts", type=Path, help="an HTML file to write charts to")

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.run.epochs.epoch_pace import EpochPace
+from engine.spec.settings import Spec
 
 
 def test_steady_load_makes_epochs_rarer_and_a_pause_frequent_again() -> None:
@@ -28,3 +29,15 @@ def test_the_interval_has_bounds() -> None:
         pace.done(60.0, changes=1)
     assert pace.interval_s == 5.0
     assert EpochPace(2.0, 1.0).interval_s == 2.0
+
+
+@pytest.mark.parametrize(("setting", "longest_s"), [({}, 4.0), ({"max_epoch_interval_s": 0.3}, 0.3)])
+def test_the_change_log_is_fresh_whatever_the_interval_of_merges(setting: dict[str, float], longest_s: float) -> None:
+    """By default, an epoch is as rare as a merge at most."""
+    source = {"host": "db", "user": "u", "tables": ["shop.*"]}
+    sink = {"path": "lake", "merge_interval_s": 4.0}
+    spec = Spec.model_validate({"name": "shop", "source": source, "sink": sink, "poll_interval_s": 0.2} | setting)
+    pace = EpochPace.of(spec)
+    for _ in range(100):
+        pace.done(60.0, changes=1)
+    assert pace.interval_s == longest_s
