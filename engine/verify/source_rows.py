@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.capture.binlog.one_phase_commits import require_two_phases
 from engine.capture.chunk.backfill import NetChanges, Within
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, cut_short, null_keys, read_chunk, read_rows
 from engine.capture.chunk.fast_forward import FastForward
@@ -147,11 +148,12 @@ class SourceRows:
     def changes(self, start: Position, end: Position, request: ChunkRequest, within: Within | None) -> NetChanges:
         """The changes from `start` to `end`, reduced to their effect on the rows `within`.
 
-        Raises as `FastForward.net_changes`.
+        Raises as `FastForward.net_changes`; OnePhaseCommitError if the rows that were read may lack one of them.
         """
         mariadb, places = self._session.server.flavor == "mariadb", self._session.xa_places
         forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, places)
         reduced, _ = forward.net_changes(within)
+        require_two_phases(self._session.watermarks.kind, [reduced])
         published = [request.projection.apply(rows).cast(self.schema) for rows in reduced.upserts]
         return replace(reduced, upserts=published)
 

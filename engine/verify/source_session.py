@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pymysql
 
+from engine.base.errors import OnePhaseCommitError, TidemarkError
 from engine.capture.binlog.known_gtids import known_gtids
 from engine.capture.reader_session import ReaderSession
 from engine.ledger.state import State
@@ -22,6 +23,7 @@ class SourceSession:
         self._spec = spec
         self._session: ReaderSession | None = None
         self._identity = ""
+        self._has_one_phase = False
 
     def endpoint(self, state: State) -> Endpoint:
         """The source, which must be the server of the committed position."""
@@ -45,7 +47,7 @@ class SourceSession:
         self.drop()
         endpoint, first = self.endpoint(state), self._spec.first_server_id()
         with closing(open_connection(endpoint)) as connection:
-            kind = watermark_class(connection, describe(connection))
+            kind = "aged" if self._has_one_phase else watermark_class(connection, describe(connection))
         session = ReaderSession(endpoint, kind, self._spec.source.settle_s, first)
         # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that
         # are read, and hide what changed without an event.
@@ -57,6 +59,11 @@ class SourceSession:
         self._session = session
         self._identity = state.identity
         return session
+
+    def failed(self, error: TidemarkError) -> None:
+        """End it after an error. If snapshots may lack commits, the next session takes watermarks without them."""
+        self._has_one_phase |= isinstance(error, OnePhaseCommitError)
+        self.drop()
 
     def drop(self) -> None:
         """End it."""

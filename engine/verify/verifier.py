@@ -13,6 +13,7 @@ from engine.base import clock
 from engine.base.errors import (
     DestinationError,
     LedgerError,
+    OnePhaseCommitError,
     PrivilegesMissingError,
     SourceChangedError,
     SourceLostError,
@@ -58,6 +59,8 @@ from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
+_PASSING = (TransientError, SourceChangedError, OnePhaseCommitError, LedgerError)
+"""Another attempt may succeed. LedgerError: pruned while it was read."""
 _FEWEST_ROWS = 10_000
 """Rows per SELECT of a table with small chunks."""
 
@@ -182,8 +185,8 @@ class Verifier:
             return self._compared(name, scope, level), False
         except Incomparable as error:
             verdict, why, again = error.verdict, error.why, error.verdict == "lagging"
-        except (TransientError, SourceChangedError, LedgerError) as error:  # LedgerError: pruned while it was read
-            self._session.drop()
+        except _PASSING as error:
+            self._session.failed(error)
             why, again = _clause(error), True
         except SourceLostError as error:
             why, again = _clause(error), False

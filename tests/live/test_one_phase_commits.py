@@ -5,13 +5,22 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+import pytest
+
 from engine.capture.binlog.one_phase_commits import settled_in_s
+from engine.capture.reader_session import ReaderSession
+from engine.pipeline.directory import Directory
 from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.watermarks import WatermarkClass
+from engine.spec.settings import load
+from engine.verify import source_session
+from engine.verify.scope import Scope
+from engine.verify.verifier import Verifier
 from tests.live.conftest import PipelineFactory
 from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.seed import seed_table
-from tests.servers import Server
+from tests.servers import PASSWORD, Server
 from tests.support.depth import depth, on
 
 ROWS = depth(6_000, 100_000)
@@ -32,6 +41,14 @@ class Writers(Background):
                 one, other = (chance.randrange(1, ROWS) for _ in range(2))
                 cursor.execute(f"UPDATE {self._table} SET quantity = quantity + 1 WHERE id = {one}")
                 cursor.execute(f"UPDATE IGNORE {self._table} SET id = id + {ROWS} WHERE id = {other}")
+
+
+def commit_in_one_phase(server: Server, database: str, statement: str) -> None:
+    """A transaction of InnoDB that reads a table of Aria."""
+    with closing(server.connect(database=database, autocommit=False)) as session, session.cursor() as cursor:
+        cursor.execute(statement)
+        cursor.execute("SELECT * FROM audit")
+        cursor.execute("COMMIT")
 
 
 @on("mariadb")
@@ -77,6 +94,32 @@ def test_transactions_without_transactional_tables_prove_snapshots_all_the_same(
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
 
 
+@on("mariadb")
+def test_a_verification_believes_no_snapshot_beside_one_phase_commits(
+    server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads again with other watermarks, as a run does: a commit that the snapshot lacks is no difference."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    server.execute(f"CREATE TABLE {database}.audit (id INT) ENGINE=Aria")
+    server.execute(f"INSERT INTO {database}.t VALUES (1)")
+    pipeline = new_pipeline(server, database, tables=[f"{database}.t"])
+    pipeline.run("caught-up")
+    monkeypatch.setenv("TIDEMARK_TEST_PASSWORD", PASSWORD)
+    kinds = list[WatermarkClass]()
+
+    def noted(endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_server_id: int) -> ReaderSession:
+        kinds.append(kind)
+        return ReaderSession(endpoint, kind, settle_s, first_server_id)
+
+    monkeypatch.setattr(source_session, "ReaderSession", noted)
+    with closing(Verifier(load(pipeline.spec), Directory(pipeline.home))) as verifier:
+        assert verifier.table(f"{database}.t", Scope(), "rows").verdict == "verified"
+        assert kinds == ["snapshot"]
+        commit_in_one_phase(server, database, "INSERT INTO t VALUES (2)")
+        assert verifier.table(f"{database}.t", Scope(), "rows").verdict == "lagging", "the mirror has not got it yet"
+        assert kinds == ["snapshot", "aged"]
+
+
 def test_a_run_that_begins_knows_whether_snapshots_show_what_was_committed_before(
     private_server: Callable[..., Server],
 ) -> None:
@@ -98,9 +141,5 @@ def test_a_run_that_begins_knows_whether_snapshots_show_what_was_committed_befor
         for statement in ("INSERT INTO d.plain VALUES (1)", "INSERT INTO d.t VALUES (1)"):
             server.execute(statement)
             assert settles_in_s(0.1) == 0.0
-        one_phase = server.connect(database="d", autocommit=False)
-        with closing(one_phase), one_phase.cursor() as cursor:
-            cursor.execute("INSERT INTO t VALUES (2)")
-            cursor.execute("SELECT * FROM audit")
-            cursor.execute("COMMIT")
+        commit_in_one_phase(server, "d", "INSERT INTO t VALUES (2)")
         assert settles_in_s(0.1) == 0.1

@@ -8,12 +8,12 @@ it. Transactions of tables without transactions alone are logged like that too, 
 
 from collections.abc import Iterable
 from contextlib import closing
+from typing import Protocol
 
 import numpy as np
 
 from engine.base.errors import OnePhaseCommitError, TidemarkError
 from engine.capture.binlog.binlog_access import runs_from
-from engine.capture.reports import RangeReport
 from engine.decode.binlog_events import Kind
 from engine.decode.framing import words
 from engine.decode.query_event import COMMIT_TAIL
@@ -27,12 +27,21 @@ _FLAGS, _TRANSACTIONAL = 12, np.uint64(4)
 """Of a GTID event: where the flags are in its body, after number (8) and domain (4), and which one is meant."""
 
 
-def require_two_phases(kind: WatermarkClass, reports: Iterable[RangeReport]) -> None:
+class InOnePhase(Protocol):
+    """What was read of a range of the binlog: a `RangeReport` or `NetChanges`."""
+
+    @property
+    def one_phase(self) -> bool:
+        """Whether it has commits in one phase."""
+
+
+def require_two_phases(kind: WatermarkClass, ranges: Iterable[InOnePhase]) -> None:
     """Raises OnePhaseCommitError if the binlog has one-phase commits, which watermarks of class snapshot may miss.
 
-    It is called before an epoch commits chunks: those that lack such a commit are read again.
+    It is called before an epoch commits chunks, and before rows are compared: those that lack such a commit are read
+    again.
     """
-    if kind == "snapshot" and any(report.one_phase for report in reports):
+    if kind == "snapshot" and any(one.one_phase for one in ranges):
         raise OnePhaseCommitError(
             "The source commits transactions of InnoDB in one phase, because an engine takes part in them that cannot "
             "prepare, such as Aria.",

@@ -43,6 +43,8 @@ class NetChanges:
     """The number of those rows."""
     changes: int
     """The number of images before reduction."""
+    one_phase: bool = False
+    """Whether the range has commits in one phase (`capture.binlog.one_phase_commits`)."""
 
     @property
     def counts(self) -> Backfill:

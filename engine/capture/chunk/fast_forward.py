@@ -16,7 +16,7 @@ watermark is before P(k) is fast-forwarded by a second backfill of its file.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from engine.base.errors import TidemarkError
@@ -76,6 +76,7 @@ class FastForward:
         binlog_range = BinlogRange(tables, self.start, self.end, mariadb=self.mariadb, places=before)
         changes = changes_of(self.endpoint, self.first_server_id, table, binlog_range)
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        reduced = replace(reduced, one_phase=binlog_range.one_phase.found)
         if binlog_range.places is not None:
             self.xa_places.note(before.after(*binlog_range.places))
         return reduced, projection.published_counts(binlog_range.nulled_dates[table.full_name])
