@@ -26,8 +26,8 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 
 test: setup ## Everything: check, then all tests on real servers, Spark and a browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=line check classes
-	$(PYTHON) -m pytest $(ALONE) --durations 10
-	$(PYTHON) -m pytest $(TOGETHER) --durations 40
+	$(PYTHON) -m pytest $(ALONE) --one-server --durations 10
+	$(PYTHON) -m pytest $(TOGETHER) --one-server --durations 40
 
 soak: setup classes ## All tests at full depth: many hours
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest $(ALONE) --timeout 14400

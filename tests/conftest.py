@@ -16,6 +16,7 @@ from tests.servers import FLAVORS, NEWEST, Pool, Server, classes, start
 from tests.servers.drivers import Drivers
 from tests.servers.encryption import start_encrypted
 from tests.servers.hosts import Hosts
+from tests.support.depth import of_one_server
 from tests.support.mounts import Small, mounted
 from tests.support.receiver import Receiver
 
@@ -26,9 +27,26 @@ _numbers = count(1)
 classes.use()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test` has it."""
+    parser.addoption("--one-server", action="store_true", help="run what no server changes on one of them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Slow tests begin first, so that no worker is left alone with them at the end."""
+    if config.getoption("--one-server"):
+        items[:] = [item for item in items if not _is_another_servers(item)]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _is_another_servers(item: pytest.Item) -> bool:
+    """Whether it is one of two that differ in the server alone, and the other one runs."""
+    is_chosen = any("flavor" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
+    values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if is_chosen or "flavor" not in values:
+        return False
+    flavor = str(values["flavor"])
+    return not of_one_server(item.path.stem, item.name.replace(flavor, ""), flavor)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The whole story on a real server, with Spark and writers: by mouse, and by keyboard.
+"""The whole story on a real server, with Spark and writers: by mouse, and in a soak test by keyboard too.
 
 If TIDEMARK_SCREENSHOTS is a folder, screenshots are saved there (`assets/` has some of them).
 """
@@ -19,8 +19,10 @@ from tests.servers.drivers import Drivers
 from tests.support.depth import depth
 from tests.tools.demo import stop_runners
 
+MOUSE, KEYBOARD = ("mouse", "mysql"), ("keyboard", "mariadb")
 
-@pytest.fixture(params=[("mouse", "mysql"), ("keyboard", "mariadb")], ids="-".join)
+
+@pytest.fixture(params=depth([MOUSE], [MOUSE, KEYBOARD]), ids="-".join)
 def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, drivers: Drivers) -> Iterator[Story]:
     """A shop with a user who lacks privileges, an empty console, and a hand that operates it."""
     way, flavor = request.param

@@ -85,6 +85,8 @@ def test_a_statement_that_exchanges_rows_resnapshots_its_tables(
     def resnapshotted(*names: str, seen: int) -> None:
         expected = {f"{database}.{name}" for name in names}
         pipeline.wait_for(partial(all_resnapshotted, pipeline, seen, expected), runner, 60)
+        # A copy that has yet to begin shows what follows, and is not begun again.
+        pipeline.wait_for(lambda: all(one["state"] == "streaming" for one in pipeline.status()["tables"]), runner, 60)
 
     steps: list[tuple[str, tuple[str, ...]]] = [("EXCHANGE PARTITION low WITH TABLE plain", ("parted", "plain"))]
     if server.flavor == "mariadb":

@@ -23,7 +23,7 @@ from tests.live.support.seed import seed_table
 from tests.servers import PASSWORD, Server
 from tests.support.depth import depth, on
 
-ROWS = depth(6_000, 100_000)
+ROWS = depth(1_000, 100_000)
 
 
 class Writers(Background):
