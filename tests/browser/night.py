@@ -245,7 +245,7 @@ def night_on(
             "Table": f"table?pipeline={PIPELINE}&table={PAGES_TABLE}",
             "Verify": f"verify?pipeline={PIPELINE}",
         }
-        pages = {name: open_page(f"{url}/{address}") for name, address in addresses.items()}
+        pages = {name: open_page(f"{url}/{address}", beside=True) for name, address in addresses.items()}
         stack.callback(lambda: disk.free() if disk.free_bytes == 0 else None)
         night = Night(source, home, disk, pages)
         pages["Live"].get_by_role("button", name="Start", exact=True).click()

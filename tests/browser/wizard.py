@@ -194,7 +194,7 @@ def launch(story: Story) -> None:
     assert spec["sink"]["tables"] == {"shop.orders": {"mirror": "merge_on_read"}}
     assert spec["throttle"] == {"max_rows_per_s": ROWS_PER_S}
     assert not list((story.home / ".drafts").glob("*.json"))
-    second = story.open_page(page.url.replace("/live", "/new"))
+    second = story.open_page(page.url.replace("/live", "/new"), beside=True)
     second.get_by_role("combobox", name="Saved connection").click()
     second.get_by_role("option", name=re.compile("production")).click()
     # During a rerun, the field that is being replaced is there too.
