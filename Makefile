@@ -38,7 +38,7 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, some mi
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest tests/unit -n 3
+	$(PYTHON) -m pytest tests/unit -n 3 --dist worksteal
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication; then the steady state
 	@$(PYTHON) -m tests.tools.bench

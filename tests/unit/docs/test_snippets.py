@@ -204,9 +204,10 @@ def _path(name: str) -> bool:
 
 
 def _option(name: str) -> bool:
-    """An option of our command line or of the benchmark's."""
+    """An option of our command line, the benchmark's or the tests'."""
     ours = any(name in option.opts for command in verbs().values() for option in command.params)
-    return ours or f'"{name}"' in (ROOT / "tests" / "tools" / "bench" / "__main__.py").read_text(encoding="utf-8")
+    others = (ROOT / "tests" / one for one in ("tools/bench/__main__.py", "conftest.py"))
+    return ours or any(f'"{name}"' in path.read_text(encoding="utf-8") for path in others)
 
 
 def _setting(section: str, key: str) -> bool:

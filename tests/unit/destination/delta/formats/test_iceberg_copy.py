@@ -5,7 +5,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from engine.destination.iceberg.manifest_files import Format
 from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of, rows_at
+from tests.support.depth import depth
 from tests.support.iceberg import all_rows, opened, read_by_us, snapshots
 from tests.unit.destination.lake import Lake
 
@@ -84,7 +85,7 @@ def metadata_files(copy: IcebergCopy) -> set[str]:
     return {path.name for path in (path_of(copy.folder) / "metadata").iterdir()}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(depth(1, 6)))
 def test_each_version_is_a_snapshot(tmp_path: Path, mode: MirrorMode, iceberg: Format, seed: int) -> None:
     """Copied, changed and maintained, published by processes that come and go, one or many versions at once."""
     lake, chance = Lake(tmp_path, mode), random.Random(seed)
@@ -169,7 +170,9 @@ class DyingFolder(LocalFolder):
         return type(self)(self.path / name)
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("iceberg", "after"), depth([(2, True), (3, False)], list(product([2, 3], [False, True]))), indirect=["iceberg"]
+)
 def test_a_kill_at_any_write_leaves_both_formats_equal(
     tmp_path: Path, iceberg: Format, monkeypatch: pytest.MonkeyPatch, *, after: bool
 ) -> None:
