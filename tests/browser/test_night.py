@@ -25,7 +25,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.servers import PASSWORD, Server
 from tests.servers.drivers import Driver
 from tests.servers.replica import await_executed, executed, replicate, take_over
-from tests.support.depth import on
+from tests.support.depth import SOAK, on
 from tests.support.pages import ROOT
 from tests.tools.demo import PASSWORD_VARIABLE
 
@@ -91,19 +91,24 @@ def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_p
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_night(night: Night, replica: tuple[Server, Server], driver: Driver) -> None:
-    """At each instant the pages agree with the truth, and no light is green whose fact is red."""
+    """At each instant the pages agree with the truth, and no light is green whose fact is red.
+
+    Five open pages keep a core busy all the time, so half of what can break does so in a soak test only.
+    """
     night.shows("healthy", HEALTHY, time.monotonic() + 3)
     kill_the_source(night)
-    freeze_the_source(night)
-    leave_row_format(night)
-    lose_a_file(night, driver.environment)
+    if SOAK:
+        freeze_the_source(night)
+        leave_row_format(night)
+        lose_a_file(night, driver.environment)
     stop_a_table(night)
     fill_the_disk(night)
     kill_the_runner(night, driver)
-    conflict(night)
-    if night.server.flavor == "mariadb":  # the back-off of the merge takes 13 s, and no server plays a part
-        lose_every_race(night)
-    fail_over(night, replica[1])
+    if SOAK:
+        conflict(night)
+        if night.server.flavor == "mariadb":  # the back-off of the merge takes 13 s, and no server plays a part
+            lose_every_race(night)
+        fail_over(night, replica[1])
     for name in TABLES:
         equal(night, name)
     assert not night.alerts()
