@@ -28,6 +28,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.seed import seed_table
 from tests.servers import PASSWORD, Server
 from tests.servers.server import free_port
+from tests.support.depth import depth
 from tests.support.pages import PAGES, ROOT, blocks
 from tests.support.patience import PATIENCE_S
 
@@ -122,7 +123,7 @@ def _rows(shell: Shell) -> pa.Table:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("flavor", "megabytes"), [("mysql", 100), ("mariadb", 1)])
+@pytest.mark.parametrize(("flavor", "megabytes"), depth([("mysql", 10)], [("mysql", 100), ("mariadb", 1)]))
 def test_the_quick_start_works_as_written(
     flavor: str, megabytes: int, private_server: Callable[..., Server], shell: Shell, open_page: OpenPage
 ) -> None:
