@@ -37,7 +37,7 @@ COPIED = {
 def test_what_arrives_is_shown(tmp_path: Path, open_page: OpenPage) -> None:
     """First a pipeline, then its tables."""
     with console(tmp_path) as url:
-        pages = {address: open_page(f"{url}/{address}") for address in EMPTY}
+        pages = {address: open_page(f"{url}/{address}", beside=True) for address in EMPTY}
         for address, text in EMPTY.items():
             expect(pages[address].get_by_text(text).first).to_be_visible()
         shop = tmp_path / "shop"
