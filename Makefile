@@ -24,7 +24,7 @@ classes: setup
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
 	@$(PYTHON) -m tests.tools.demo
 
-test: setup ## Everything: check, then all tests on real servers, Spark and a browser
+test: setup ## Check, then the tests on real servers, Spark and a browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=line check classes
 	$(PYTHON) -m pytest $(ALONE) --one-server --durations 10
 	$(PYTHON) -m pytest $(TOGETHER) --one-server --durations 40

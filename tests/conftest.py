@@ -43,10 +43,9 @@ def _is_another_servers(item: pytest.Item) -> bool:
     """Whether it is one of two that differ in the server alone, and the other one runs."""
     is_chosen = any("flavor" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
     values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    if is_chosen or "flavor" not in values:
+    if is_chosen or "flavor" not in values or item.path.parent.name != "live":
         return False
-    flavor = str(values["flavor"])
-    return not of_one_server(item.path.stem, item.name.replace(flavor, ""), flavor)
+    return not of_one_server(item.path.stem, item.name.partition("[")[0], str(values["flavor"]))
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ _GO, _CLICKS = "event to open", "clicks on timelines"
 def live(where: Directory, span_s: int) -> None:
     """The last seconds of a pipeline, or those before its last event.
 
-    A figure is the costliest part of a page for a browser, and two seconds of five minutes are three pixels.
+    A figure was a third of the page's cost in a browser when it was drawn every two seconds, and it shows minutes.
     """
     name, now = where.root.name, clock.utc_now()
     if event := st.session_state.pop(_GO, None):

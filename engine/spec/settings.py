@@ -280,7 +280,7 @@ class Spec(Section):
     """The shortest time between two epochs. Under steady load it grows, at most to `max_epoch_interval_s`."""
     max_epoch_interval_s: float | None = Field(None, gt=0)
     """The longest time between two epochs under steady load ([Freshness](operations.md#freshness)). Not set:
-    `sink.merge_interval_s`. It limits the growth, not `poll_interval_s`."""
+    `sink.merge_interval_s`. A value below `poll_interval_s` has no effect."""
 
     @field_validator("state")
     @classmethod

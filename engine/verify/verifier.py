@@ -59,7 +59,7 @@ from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
-_PASSING = (TransientError, SourceChangedError, OnePhaseCommitError, LedgerError)
+_RETRYABLE = (TransientError, SourceChangedError, OnePhaseCommitError, LedgerError)
 """Another attempt may succeed. LedgerError: pruned while it was read."""
 _FEWEST_ROWS = 10_000
 """Rows per SELECT of a table with small chunks."""
@@ -185,7 +185,7 @@ class Verifier:
             return self._compared(name, scope, level), False
         except Incomparable as error:
             verdict, why, again = error.verdict, error.why, error.verdict == "lagging"
-        except _PASSING as error:
+        except _RETRYABLE as error:
             self._session.failed(error)
             why, again = _clause(error), True
         except SourceLostError as error:

@@ -26,17 +26,15 @@ SAME_ON_BOTH = frozenset(
     f"test_{name}"
     for name in (
         *("apart", "bucket", "bucket_backup", "bucket_disasters", "bucket_reads", "catalogs", "database_weather"),
-        *("databases", "decisions", "disaster", "early_start", "freshness", "frozen", "further_sinks"),
-        *("host_takeover", "iceberg", "kafka", "kafka_schemas", "maintenance", "membership", "merge_now"),
-        *("mirror_written", "new_generations", "outage", "pace", "parquet", "password_file", "redump_parts"),
-        *("registered_pipelines", "requests", "secrets", "sinks_in_buckets", "startup", "stops", "throttle"),
-        *("verify", "wide_rows", "workload"),
+        *("databases", "decisions", "disaster", "early_start", "frozen", "further_sinks", "host_takeover", "iceberg"),
+        *("kafka", "kafka_schemas", "maintenance", "membership", "merge_now", "mirror_written", "new_generations"),
+        *("parquet", "registered_pipelines", "requests", "sinks_in_buckets", "stops"),
     )
 )
-"""Modules about destinations, Spark, runners and their state. They read the source as all others do, so
-`make test` runs each of their tests on one server: `--one-server`."""
+"""Modules about destinations, Spark, runners and their state, in `tests/live`. They read the source as all others do,
+so `make test` runs each of their tests on one server: `--one-server`."""
 
 
 def of_one_server(module: str, test: str, flavor: str) -> bool:
-    """Whether a test is to run on this server, if it runs on one only. test: its name, without the server's."""
+    """Whether a test is to run on this server, if it runs on one only. test: the name of its function."""
     return module not in SAME_ON_BOTH or flavor == FLAVORS[zlib.crc32(f"{module} {test}".encode()) % len(FLAVORS)]

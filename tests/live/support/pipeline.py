@@ -91,7 +91,9 @@ class Pipeline:
         hosts: Hosts | None = None,
         hidden: Sequence[Path] = (),
     ) -> None:
-        """kind: of the destination. mirror: by default, MySQL's are merged on write and MariaDB's on read.
+        """epochs: a line of the spec, for the longest time between two.
+
+        kind: of the destination. mirror: by default, MySQL's are merged on write and MariaDB's on read.
 
         amplification: 0 puts no merge off.
 
