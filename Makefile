@@ -26,8 +26,8 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 
 test: setup ## Check, then the tests on real servers, Spark and a browser
 	@$(MAKE) --no-print-directory -j 2 --output-sync=line check classes
-	$(PYTHON) -m pytest $(ALONE) --one-server --durations 10
-	$(PYTHON) -m pytest $(TOGETHER) --one-server --durations 40
+	$(PYTHON) -m pytest $(ALONE) --short --durations 10
+	$(PYTHON) -m pytest $(TOGETHER) --short --durations 40
 
 soak: setup classes ## All tests at full depth: many hours
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest $(ALONE) --timeout 14400
@@ -38,7 +38,7 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, some mi
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest tests/unit -n 3 --dist worksteal
+	$(PYTHON) -m pytest tests/unit -n 3 --dist worksteal --short
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication; then the steady state
 	@$(PYTHON) -m tests.tools.bench

@@ -16,7 +16,7 @@ from tests.servers import FLAVORS, NEWEST, Pool, Server, classes, start
 from tests.servers.drivers import Drivers
 from tests.servers.encryption import start_encrypted
 from tests.servers.hosts import Hosts
-from tests.support.depth import of_one_server
+from tests.support.depth import short_run
 from tests.support.mounts import Small, mounted
 from tests.support.receiver import Receiver
 
@@ -29,23 +29,16 @@ classes.use()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make test` has it."""
-    parser.addoption("--one-server", action="store_true", help="run what no server changes on one of them")
+    parser.addoption("--short", action="store_true", help="without soak tests; each test on one server if it may")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Slow tests begin first, so that no worker is left alone with them at the end."""
-    if config.getoption("--one-server"):
-        items[:] = [item for item in items if not _is_another_servers(item)]
+    if config.getoption("--short"):
+        chosen = set(short_run(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-def _is_another_servers(item: pytest.Item) -> bool:
-    """Whether it is one of two that differ in the server alone, and the other one runs."""
-    is_chosen = any("flavor" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
-    values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    if is_chosen or "flavor" not in values or item.path.parent.name != "live":
-        return False
-    return not of_one_server(item.path.stem, item.name.partition("[")[0], str(values["flavor"]))
 
 
 @pytest.fixture(autouse=True)

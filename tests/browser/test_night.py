@@ -88,7 +88,7 @@ def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_p
 
 
 @on("mysql")
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_the_night(night: Night, replica: tuple[Server, Server], driver: Driver) -> None:
     """At each instant the pages agree with the truth, and no light is green whose fact is red.

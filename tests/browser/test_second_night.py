@@ -86,7 +86,7 @@ def night(
 
 
 @on("mariadb")
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_the_second_night(night: Night) -> None:
     """At each instant the pages agree with the truth: nothing green is wrong, and nothing red is right."""

@@ -37,6 +37,7 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starved]:
         yield Starved(url, home, running.directory)
 
 
+@pytest.mark.soak
 def test_an_autorefresh_during_a_rerun_leaves_the_page_intact(starved: Starved, open_page: OpenPage) -> None:
     """One autorefresh finds a changed state and reruns the whole page, while those of other parts are due."""
     pages = [open_page(f"{starved.url}/live?pipeline=shop", beside=True) for _ in range(PAGES)]

@@ -48,7 +48,7 @@ def night(
 
 
 @on("mariadb")
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_the_third_night(night: Night) -> None:
     """Before and after, the rows are verified; in between, they are not, whatever was compared before."""

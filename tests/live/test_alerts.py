@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from engine.pipeline.state_machines import CHUNK, START, TABLE
@@ -112,6 +113,7 @@ severities = ["critical"]
 """
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_route_that_is_down_neither_delays_nor_ends_a_run(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver

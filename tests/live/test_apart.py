@@ -24,7 +24,7 @@ from tests.servers import Pool
 from tests.servers.apart import can_hide
 from tests.servers.bucket import CREDENTIALS, BucketServer
 from tests.servers.spark import Cluster, ConnectServer, Elsewhere
-from tests.support.depth import SOAK
+from tests.support.depth import SOAK, in_soak
 
 ROWS = 2_000_000 if SOAK else 20_000
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def in_bucket(pipeline: Pipeline, bucket: BucketServer, place: str) -> None:
     pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', lake))
 
 
-@pytest.mark.parametrize("kind", ["standalone", "connect"])
+@pytest.mark.parametrize("kind", ["standalone", in_soak("connect")])
 def test_readers_share_nothing_with_the_runner_but_a_bucket(
     flavor: str,
     server_with: ServerFactory,
@@ -98,6 +98,7 @@ def test_readers_share_nothing_with_the_runner_but_a_bucket(
     assert_equal(source_table(server, database, "orders"), read(pipeline.spec, f"{database}.orders"))
 
 
+@pytest.mark.soak
 def test_hosts_without_credentials_are_named(
     servers: Pool,
     new_database: DatabaseFactory,

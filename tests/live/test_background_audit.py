@@ -27,6 +27,7 @@ from tests.support.depth import on
 SETTINGS = '[verify]\nperiod = "off"\naudit = "3s"\n'
 
 
+@pytest.mark.soak
 def test_any_part_between_two_transactions_is_equal(
     server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_lake_is_in_a_bucket(
     assert not (pipeline.folder / "s3:").exists()
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
     server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults

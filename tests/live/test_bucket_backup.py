@@ -24,6 +24,7 @@ from tests.support.delta import rows_at
 from tests.support.patience import PATIENCE_S
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("state", ["folder", "bucket"])
 def test_a_backup_is_put_back(server: Server, database: str, new_lake: LakeFactory, tmp_path: Path, state: str) -> None:
     """It is made during a run; the restore is refused while the run lives, and repeated after it was killed."""

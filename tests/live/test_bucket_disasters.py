@@ -82,6 +82,7 @@ def chosen(seed: int, flavor: str, faults: StoreFaults) -> list[Disaster]:
     return first + (random.Random(f"{flavor} {seed}").choices(every, k=2) if SOAK else [])
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(depth(1, 40)))
 def test_disasters_end_equal_in_a_bucket(

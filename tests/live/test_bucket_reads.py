@@ -35,6 +35,7 @@ def _done(pipeline: Pipeline, runner: Runner, verb: str, *arguments: str) -> dic
     return found[0]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
 def test_every_reader_sees_the_source(
     server: Server, database: str, new_lake: LakeFactory, tmp_path: Path, mode: str

@@ -91,7 +91,7 @@ class Chance:
         return "remove-table", {"tables": [self._name(GUEST)], "drop": self._random.random() < 0.5}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @on("mariadb")
 def test_commands_at_random_end_equal_and_answered(

@@ -92,7 +92,7 @@ def to_rest(pipeline: Pipeline, server: Server, runner: Runner) -> None:
     pipeline.wait_for(lambda: [e for e in pipeline.events("command.done") if e["verb"] == "redump"], runner)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
 @on("mariadb")
 def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pipeline) -> None:
     """Every number on the pages equals its source."""

@@ -18,7 +18,7 @@ from tests.live.support.seed import seed_table
 from tests.live.support.sessions import SESSIONS, Session, session_of
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, Server
-from tests.support.depth import depth, on
+from tests.support.depth import depth, in_soak, on
 from tests.support.patience import PATIENCE_S
 
 RATE = depth(400, 700)
@@ -27,8 +27,8 @@ LEAST_PER_SECOND = depth(150, 500)
 """A machine with other work does not reach the rate."""
 
 
-USUAL = [("mysql", "standalone"), ("mariadb", "connect")]
-"""A local session is under load below, where the runner is killed too."""
+USUAL = [("mariadb", "connect"), in_soak("mysql", "standalone")]
+"""A local session is under load below, where the runner is killed too; a standalone cluster in `test_apart`."""
 
 
 @pytest.fixture

@@ -110,6 +110,7 @@ def test_a_table_under_load_is_its_rows(
     assert row[0] > 0
 
 
+@pytest.mark.soak
 def test_the_other_server_is_a_destination(
     server: Server, database: str, new_pipeline: PipelineFactory, servers: Pool
 ) -> None:
@@ -145,6 +146,7 @@ def test_the_other_server_is_a_destination(
     other.execute(f"DROP DATABASE {database}")
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_delta_kafka_and_postgresql_on_one_pipeline(
     server: Server,

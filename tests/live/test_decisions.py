@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
@@ -126,6 +128,7 @@ def test_a_table_that_lost_files_while_no_runner_was_alive_is_repaired_alone(
     assert "is gone" in repaired["reason"]
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_resume_of_a_stopped_table_outlives_the_runner(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory

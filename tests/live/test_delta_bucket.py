@@ -91,6 +91,7 @@ def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: Mir
     assert not root.is_there
 
 
+@pytest.mark.soak
 def test_a_busy_table_keeps_few_objects_and_what_a_backup_names(
     tmp_path: Path, root: BucketFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ def test_differences_are_appended(root: BucketFolder) -> None:
     assert rows_at(root / DIFFERENCES).num_rows == 2
 
 
+@pytest.mark.soak
 def test_bad_weather_changes_no_row(tmp_path: Path, root: BucketFolder, faults: StoreFaults) -> None:
     """One request in twenty is refused, one put in ten loses its answer; the client tries each up to five times."""
     dice, failures = random.Random(3), Counter[str]()

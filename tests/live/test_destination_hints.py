@@ -64,6 +64,7 @@ DAMAGES: dict[str, Callable[[Pipeline], None]] = {
 }
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_damaged_destination_is_repaired_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory

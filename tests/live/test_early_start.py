@@ -58,7 +58,7 @@ def test_a_refused_run_leaves_no_spark(
     assert processes_of(tmp_path) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_run_maps_the_archive_of_classes_and_survives_a_damaged_one(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory, tmp_path: Path

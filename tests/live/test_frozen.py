@@ -95,6 +95,7 @@ def _check_from_another_host(pipeline: Pipeline, runner: Runner, monkeypatch: py
     assert f"kill -CONT {runner.pid}" in record.unseen.hint
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_stopped_spark_is_named_and_ended_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
@@ -134,6 +135,7 @@ def _follow(command: str, pipeline: Pipeline) -> None:
     subprocess.run(advised[0].split(), check=True)
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_spark_that_ends_while_nothing_is_read_is_started_again(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from engine.ledger.record_json import state_to_json
 from engine.ledger.store import Ledger
@@ -60,6 +61,7 @@ def _edit(pipeline: Pipeline, old: str, new: str) -> None:
     pipeline.spec.write_text(text.replace(old, new))
 
 
+@pytest.mark.soak
 def test_killed_again_and_again_both_are_the_source(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

@@ -40,7 +40,7 @@ from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.bucket import CREDENTIALS
 from tests.support.delta import rows_at
-from tests.support.depth import depth, on
+from tests.support.depth import depth, in_soak, on
 from tests.support.iceberg import opened, snapshots
 from tests.support.readers import iceberg_rows_by_reader
 
@@ -84,7 +84,7 @@ def _assert_same(pipeline: Pipeline, tables: Sequence[str], properties: dict[str
     return count
 
 
-@pytest.mark.parametrize("iceberg", ["v3", "v2"])
+@pytest.mark.parametrize("iceberg", ["v3", in_soak("v2")])
 def test_every_type_key_and_change_of_columns(
     server: Server, database: str, new_pipeline: PipelineFactory, iceberg: str
 ) -> None:
@@ -133,7 +133,7 @@ def _verdicts(pipeline: Pipeline, exit_code: int) -> list[str]:
     return [one["verdict"] for one in json.loads(verified.stdout)["tables"]]
 
 
-@pytest.mark.parametrize("iceberg", ["v3", "v2"])
+@pytest.mark.parametrize("iceberg", ["v3", in_soak("v2")])
 def test_commands_read_what_readers_of_iceberg_see(
     server: Server, database: str, new_pipeline: PipelineFactory, iceberg: str
 ) -> None:
@@ -213,6 +213,7 @@ def _assert_positions(pipeline: Pipeline, table: str) -> None:
     assert {summary.get("tidemark.position") for summary in summaries} & positions
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(depth(1, 20)))
 def test_under_load_and_beside_another_tool(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path, seed: int
@@ -288,6 +289,7 @@ def _no_positions() -> npt.NDArray[np.uint32]:
     return np.empty(0, np.uint32)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("iceberg", ["v3", "v2"])
 def test_in_a_bucket(server: Server, database: str, new_lake: LakeFactory, iceberg: str) -> None:
     """With a runner that is killed."""
@@ -312,6 +314,7 @@ def test_in_a_bucket(server: Server, database: str, new_lake: LakeFactory, icebe
     assert _assert_same(pipeline, ["orders"], properties) >= 4
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_folder_that_cannot_be_written_delays_iceberg_alone(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -84,6 +84,7 @@ def _live_through_kills(pipeline: Pipeline, server: Server, broker: Broker) -> N
         load.stop()
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_table_under_load_is_its_messages(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
@@ -97,6 +98,7 @@ def test_a_table_under_load_is_its_messages(
     assert not list((pipeline.folder / "lake").glob("orders*")), "files are staged, and go"
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_at_least_once_lacks_nothing_and_the_last_message_of_a_key_is_the_newest(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker
@@ -197,6 +199,7 @@ def test_keys_that_a_new_copy_lacks_are_deleted(
     assert len(kafka.messages(broker.address, f"{database}.t")) == len(found), "a later start sends nothing again"
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_topic_that_is_gone_is_begun_again_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker

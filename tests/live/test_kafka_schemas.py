@@ -5,6 +5,7 @@ import json
 import struct
 from collections.abc import Iterator
 from functools import cache
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from tests.live.support import every_type
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
-from tests.servers import Server
+from tests.servers import FLAVORS, Server
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.servers.registry import SchemaServer, schema_server
 from tests.support import kafka
-from tests.support.depth import depth, on
+from tests.support.depth import in_soak, on
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def _rows(found: list[kafka.Read], format_: str) -> dict[Any, dict[str, Any]]:
 
 
 FORMATS = ("debezium-avro", "avro", "json-schema")
-EACH = [("mysql", one) for one in FORMATS] + [("mariadb", one) for one in depth(FORMATS[:1], FORMATS)]
+EACH = [(FLAVORS[0], FORMATS[0]), *starmap(in_soak, list(product(FLAVORS, FORMATS))[1:])]
 
 
 @pytest.mark.parametrize(("flavor", "format_"), EACH)

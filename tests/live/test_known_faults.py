@@ -6,6 +6,7 @@ from pathlib import Path
 from subprocess import CalledProcessError
 
 import psutil
+import pytest
 
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
@@ -24,6 +25,7 @@ from tests.support.patience import PATIENCE_S
 MB = 1 << 20
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_known_faults_print_no_tracebacks(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory, tmp_path: Path

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, suppress
 from itertools import count
 
 import pymysql
+import pytest
 
 from engine.spec.globs import folded
 from tests.live.conftest import PipelineFactory
@@ -102,6 +103,7 @@ def test_an_exclusion_in_another_case_is_refused_where_case_counts(
     assert f"The nearest table is {database}.audit_log." in " ".join(refused.stdout.split())
 
 
+@pytest.mark.soak
 def test_few_connections_make_a_run_slower_and_not_stuck(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

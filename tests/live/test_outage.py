@@ -177,7 +177,7 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
     assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_spark_that_dies_is_started_again(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
@@ -39,6 +40,7 @@ def _assert_right(pipeline: Pipeline, server: Server, table: str) -> None:
     assert there == named
 
 
+@pytest.mark.soak
 def test_a_table_under_load_is_its_change_log(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Copied and followed by a runner that is killed again and again; then resnapshotted."""
     seed_table(server, database, "orders", depth(40_000, 600_000), binlog=False)

@@ -51,7 +51,7 @@ def _says(pipeline: Pipeline, event: str, since: int) -> bool:
     return len(journals) > since and f'"event": "{event}"' in journals[-1].read_text(errors="replace")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @on("mysql")
 def test_a_power_cut_loses_no_row(pipeline: tuple[Pipeline, PowerCut], flavor: str, servers: Pool) -> None:

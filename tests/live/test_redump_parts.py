@@ -103,6 +103,7 @@ def _has_all_unwritten(pipeline: Pipeline, name: str) -> bool:
     return notes >= {f"row {n}" for n in range(WRITTEN, ROWS)}
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_killed_runner_leaves_no_command_half_done(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -56,6 +56,7 @@ def _catalog(kind: str, server: Server, database: str, folder: Path) -> Iterator
         yield TestCatalog(kind, uri, lambda: cursor.execute(lock), lambda: cursor.execute("UNLOCK TABLES"))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["rest", "sql"])
 def test_a_pipeline_registers_its_tables(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path, kind: str

@@ -101,6 +101,7 @@ def connected(host: Host, runner: Runner) -> bool:
     return any(one["run"] in own for one in host.pipeline.events("run.connected"))
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_another_host_takes_over(
     server: Server,
@@ -147,6 +148,7 @@ def test_another_host_takes_over(
     assert_equal(source_table(server, database, "orders"), read(b.url, f"{database}.orders"))
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_bad_weather_stops_no_runner(
     server: Server,

@@ -126,6 +126,7 @@ def test_a_table_that_changes_has_its_requests(
     assert_same(requests, seen)
 
 
+@pytest.mark.soak
 def test_a_run_notes_its_requests(
     server: Server, database: str, new_pipeline: PipelineFactory, bucket: BucketServer, seen: Seen
 ) -> None:

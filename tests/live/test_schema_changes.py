@@ -19,14 +19,14 @@ from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.schema_changes import ALTERATIONS, Writer, alter, alterations, create
 from tests.servers import Server
-from tests.support.depth import depth
+from tests.support.depth import depth, in_soak
 
 ROWS, CHUNK_ROWS = depth(300, 600), depth(50, 100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("flavor", "metadata"), [("mysql", "MINIMAL"), ("mariadb", "FULL")])
+@pytest.mark.parametrize(("flavor", "metadata"), [("mysql", "MINIMAL"), in_soak("mariadb", "FULL")])
 def test_tables_are_altered_while_they_stream(
     flavor: str,
     metadata: str,

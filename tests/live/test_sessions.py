@@ -46,6 +46,7 @@ def bare_workers(request: pytest.FixtureRequest, bare_python: str) -> Iterator[s
             yield spark_settings(connect.master)
 
 
+@pytest.mark.soak
 def test_a_worker_without_packages_is_named(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory, bare_workers: str, bare_python: str
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_worker_without_packages_is_named(
     assert not pipeline.events("chunk.assigned")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:

@@ -41,6 +41,7 @@ def _assert_files(pipeline: Pipeline, server: Server, sink: Sink, copy: Path) ->
     assert_equal(source, apply_changes(snapshot, log_table(copy, name, "changes"), ["id"]))
 
 
+@pytest.mark.soak
 def test_plain_files_are_in_a_bucket(
     server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_plain_files_are_in_a_bucket(
     _assert_files(pipeline, server, load(pipeline.spec).sink, tmp_path / "copy")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("delta", [True, False], ids=["delta-in-bucket", "parquet-in-bucket"])
 def test_one_sink_is_in_a_bucket(
     server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults, tmp_path: Path, delta: bool

@@ -131,6 +131,7 @@ RUNS = depth(3, 200)
 LOADED = ("general", "bin", "falling", "tenant", "uniq", "nullable", "titled", "word")
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(depth(600, 3600))
 def test_nothing_is_reported_that_is_not_there(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """No verification reports a difference under 500 transactions a second.

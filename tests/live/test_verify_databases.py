@@ -110,6 +110,7 @@ def test_the_rows_of_a_further_sink_are_compared(
     assert "The spec has no sink other." in unknown.stderr
 
 
+@pytest.mark.soak
 @on("mysql")
 @pytest.mark.parametrize("database_address", ["postgresql"], indirect=True)
 def test_values_and_tables_that_cannot_be_read_are_repaired_as_the_hint_says(

@@ -69,6 +69,7 @@ def fill(server: Server, database: str) -> None:
     )
 
 
+@pytest.mark.soak
 @on("mariadb")
 @pytest.mark.timeout(300)
 def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
@@ -193,6 +194,7 @@ def _paused(pipeline: Pipeline, verb: str) -> bool:
     return False
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_the_alert_clears_soon_after_a_mirror_can_be_read_again(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -45,6 +45,7 @@ def _newest(mirror: Folder) -> int:
     return DeltaTable(mirror.url, storage_options=dict(mirror.options) or None).version()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", ["folder", "bucket"])
 @on("mariadb")
 def test_no_version_shows_half_of_a_transaction(

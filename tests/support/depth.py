@@ -1,10 +1,17 @@
-"""The depth of the tests: `make soak` runs many more examples than `make test`."""
+"""The depth of the tests: `make soak` runs many more examples than `make test`.
+
+`make test` has half an hour on two good cores, so it runs `short_run` of what there is. pytest without `--short` runs
+everything.
+"""
 
 import os
 import zlib
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import TypeVar
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.servers import FLAVORS
 
@@ -17,24 +24,51 @@ def depth(usual: T, soak: T) -> T:
     return soak if SOAK else usual
 
 
+def in_soak(*values: object) -> ParameterSet:
+    """Parameters of an example that `make test` leaves out."""
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
 def on(flavor: str) -> pytest.MarkDecorator:
     """For behaviour that no server changes: a test runs on this one, and in a soak test on both."""
     return pytest.mark.parametrize("flavor", depth([flavor], list(FLAVORS)))
 
 
-SAME_ON_BOTH = frozenset(
+SERVERS_DIFFER = frozenset(
     f"test_{name}"
     for name in (
-        *("apart", "bucket", "bucket_backup", "bucket_disasters", "bucket_reads", "catalogs", "database_weather"),
-        *("databases", "decisions", "disaster", "early_start", "frozen", "further_sinks", "host_takeover", "iceberg"),
-        *("kafka", "kafka_schemas", "maintenance", "membership", "merge_now", "mirror_written", "new_generations"),
-        *("parquet", "registered_pipelines", "requests", "sinks_in_buckets", "stops"),
+        *("binlog", "charsets", "checksums", "chunk", "column_grants", "columns", "ddl_fuzz", "encrypted_binlog"),
+        *("engines", "events", "gtid_mode", "hidden_changes", "json", "minimal_images", "one_phase_commits"),
+        *("positions", "preflight_fixes", "privileges", "random_schemas", "source_settings", "statement_format"),
+        *("table_privileges", "transaction_forms", "values", "watermarks", "wrong_images", "xa_sessions"),
     )
 )
-"""Modules about destinations, Spark, runners and their state, in `tests/live`. They read the source as all others do,
-so `make test` runs each of their tests on one server: `--one-server`."""
+"""Modules of `tests/live` about what a server sends, stores and allows: their tests run on both servers always. All
+others are about destinations, Spark, runners and their state, and read the source as these do."""
 
 
-def of_one_server(module: str, test: str, flavor: str) -> bool:
-    """Whether a test is to run on this server, if it runs on one only. test: the name of its function."""
-    return module not in SAME_ON_BOTH or flavor == FLAVORS[zlib.crc32(f"{module} {test}".encode()) % len(FLAVORS)]
+def short_run(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """What `make test` runs of these: no test marked `soak`; on one server and one database what does not differ there.
+
+    The name of the test chooses, so it is the same one on each machine, and each is chosen for some tests.
+    """
+    groups: dict[tuple[str, ...], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("soak") is None:
+            groups[_alike(item)].append(item)
+    return [group[zlib.crc32(" ".join(name).encode()) % len(group)] for name, group in groups.items()]
+
+
+def _alike(item: pytest.Item) -> tuple[str, ...]:
+    """The same for tests that differ in the server or the database alone, if one of them is enough.
+
+    Of a contract's tests one is enough: `tests/unit/destination` has the same for each instant of a kill.
+    """
+    is_enough = item.path.parent.name in ("live", "browser") and item.path.stem not in SERVERS_DIFFER
+    if not is_enough or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return (item.nodeid,)
+    test, values = f"{item.path.stem} {item.originalname}", item.callspec.params
+    if item.path.stem.endswith("_contract"):
+        return (test,)
+    places = [values.get("flavor"), values.get("database_address")]
+    return (test, *(word for word in item.callspec.id.split("-") if word not in places))

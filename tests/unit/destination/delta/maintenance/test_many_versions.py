@@ -21,7 +21,7 @@ from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.mirror import Mirror
 from engine.spec.sink_settings import MirrorMode
 from tests.support.delta import rows_at
-from tests.support.depth import depth
+from tests.support.depth import depth, in_soak
 from tests.unit.destination.lake import Lake
 
 WEEK = timedelta(days=7)
@@ -76,7 +76,7 @@ def noted(lake: Lake) -> Versions:
     return versions
 
 
-@MODES
+@pytest.mark.parametrize("mode", ["copy_on_write", in_soak("merge_on_read")])
 def test_a_busy_table_keeps_a_bounded_number_of_files(
     tmp_path: Path, mode: MirrorMode, moved: Callable[[timedelta], None]
 ) -> None:
