@@ -1,4 +1,4 @@
-"""How old a change is when it can first be read, in the change log and in the mirror: of the last ten minutes.
+"""How old a change is when it can first be read, in change log, mirror and further sinks: of the last ten minutes.
 
 That is the time from its commit on the source until the destination has committed it. The runner's own clock alone
 measures it: the coordinator knows between which two of its questions for the binlog's end an epoch's changes were
@@ -9,10 +9,11 @@ Rows of copies are no changes. A mirror counts while its table's copy is complet
 source.
 """
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ _SLOT_S, _SLOTS = 10.0, 60
 _LEAST_S, _GROWTH, _BINS = 0.001, 1.05, 480
 """Ages up to five months are known within 5 %."""
 _MOST_WAITING = 64
-"""Epochs of one table that wait for a merge; of more, the oldest two count as one."""
+"""Epochs that wait; of more, the oldest two count as one."""
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
@@ -42,6 +43,8 @@ class Freshness:
 
     log: Mapping[str, float] | None = None
     mirror: Mapping[str, float] | None = None
+    sinks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """In each further sink that got changes, by its name."""
 
 
 class AgeHistogram:
@@ -79,6 +82,33 @@ class _UnreadEpoch:
     epoch: int
     times: CommitTimes
     changes: Mapping[str, int]
+    """Their number, by table."""
+
+
+class _UnreadEpochs:
+    """Epochs that cannot be read yet, in order; of more than `_MOST_WAITING`, the oldest two count as one."""
+
+    def __init__(self) -> None:
+        self._epochs: deque[_UnreadEpoch] = deque()
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def add(self, epoch: _UnreadEpoch) -> None:
+        """Add the newest one."""
+        self._epochs.append(epoch)
+        if len(self._epochs) > _MOST_WAITING:
+            first, second = self._epochs.popleft(), self._epochs.popleft()
+            times = CommitTimes(first.times.first_s, second.times.last_s)
+            self._epochs.appendleft(_UnreadEpoch(second.epoch, times, Counter(first.changes) + Counter(second.changes)))
+
+    def count(self, ages: AgeHistogram, through_epoch: int, failed_tables: Collection[str] = ()) -> None:
+        """Count the changes that can be read from now on, up to an epoch, except those of failed tables."""
+        now_s = clock.monotonic_s()
+        while self._epochs and self._epochs[0].epoch <= through_epoch:
+            epoch = self._epochs.popleft()
+            if number := sum(changes for table, changes in epoch.changes.items() if table not in failed_tables):
+                ages.add(now_s - epoch.times.last_s, now_s - epoch.times.first_s, number, now_s)
 
 
 class FreshnessMeter:
@@ -87,9 +117,9 @@ class FreshnessMeter:
     def __init__(self) -> None:
         self._log = AgeHistogram()
         self._mirror = AgeHistogram()
-        self._waiting: deque[_UnreadEpoch] = deque()
+        self._waiting = _UnreadEpochs()
         """For the change logs."""
-        self._unmerged: dict[str, deque[_UnreadEpoch]] = {}
+        self._unmerged = defaultdict[str, _UnreadEpochs](_UnreadEpochs)
         """For the mirrors, by table."""
         self._lock = Lock()
 
@@ -98,49 +128,33 @@ class FreshnessMeter:
     ) -> None:
         """Note an epoch that the ledger has. changes: their number, by table."""
         with self._lock:
-            self._waiting.append(_UnreadEpoch(epoch, times, changes))
+            self._waiting.add(_UnreadEpoch(epoch, times, changes))
             for table in changes.keys() & set(mirrored_tables):
-                self._wait_for_merge(table, _UnreadEpoch(epoch, times, {table: changes[table]}))
-
-    def _wait_for_merge(self, table: str, waiting: _UnreadEpoch) -> None:
-        unmerged = self._unmerged.setdefault(table, deque())
-        unmerged.append(waiting)
-        if len(unmerged) > _MOST_WAITING:
-            first, second = unmerged.popleft(), unmerged.popleft()
-            times = CommitTimes(first.times.first_s, second.times.last_s)
-            count = first.changes[table] + second.changes[table]
-            unmerged.appendleft(_UnreadEpoch(second.epoch, times, {table: count}))
+                self._unmerged[table].add(_UnreadEpoch(epoch, times, {table: changes[table]}))
 
     def appended(self, through_epoch: int, failed_tables: Collection[str]) -> None:
         """Note that the change logs can be read up to an epoch. failed_tables: whose can not."""
         with self._lock:
-            while self._waiting and self._waiting[0].epoch <= through_epoch:
-                self._count(self._log, self._waiting.popleft(), failed_tables)
+            self._waiting.count(self._log, through_epoch, failed_tables)
 
     def merged(self, table: str, through_epoch: int) -> None:
         """Note that a mirror can be read up to an epoch."""
-        with self._lock:
-            unmerged = self._unmerged.get(table, deque())
-            while unmerged and unmerged[0].epoch <= through_epoch:
-                self._count(self._mirror, unmerged.popleft())
+        self.merged_through({table: through_epoch})
 
     def merged_through(self, epochs: Mapping[str, int]) -> None:
         """Note through which epochs mirrors can be read, by table: copies and resnapshots bring changes too."""
-        for table in list(self._unmerged):
-            self.merged(table, epochs.get(table, -1))
+        with self._lock:
+            for table in self._unmerged.keys() & epochs.keys():
+                self._unmerged[table].count(self._mirror, epochs[table])
 
     def forget(self, table: str) -> None:
         """A copy replaces the mirror, or the table leaves."""
         with self._lock:
             self._unmerged.pop(table, None)
 
-    def measured(self) -> Freshness:
-        """The ages of the last ten minutes."""
+    def measured(self, sinks: Mapping[str, "FreshnessMeter"] = MappingProxyType({})) -> Freshness:
+        """The ages of the last ten minutes. sinks: the meters of further sinks, by name."""
+        ages = {name: log for name, meter in sinks.items() if (log := meter.measured().log) is not None}
         with self._lock:
             now_s = clock.monotonic_s()
-            return Freshness(self._log.percentiles(now_s), self._mirror.percentiles(now_s))
-
-    def _count(self, ages: AgeHistogram, waiting: _UnreadEpoch, failed_tables: Collection[str] = ()) -> None:
-        now_s = clock.monotonic_s()
-        if count := sum(number for table, number in waiting.changes.items() if table not in failed_tables):
-            ages.add(now_s - waiting.times.last_s, now_s - waiting.times.first_s, count, now_s)
+            return Freshness(self._log.percentiles(now_s), self._mirror.percentiles(now_s), ages)

@@ -23,6 +23,7 @@ from engine.base.errors import DestinationError, ErrorRecord, TidemarkError
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
+from engine.destination.freshness import CommitTimes, FreshnessMeter
 from engine.destination.read_back import HasEverything
 from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpening, StopWorkError, give_up
 from engine.destination.sink_pace import SinkPace
@@ -110,6 +111,8 @@ class FurtherSink:
         self._needed_epochs: Mapping[str, set[int]] = {}
         self._stop_error: ErrorRecord | None = ledger.state.sinks[sink.name].stopped
         self._kept_epochs = _KeptEpochs()
+        self.freshness = FreshnessMeter()
+        """Its `log` is what counts: an epoch can be read when it is appended and merged."""
         self._failure: TidemarkError | None = None
         self._close_event = threading.Event()
         self._drains = False
@@ -151,9 +154,13 @@ class FurtherSink:
         tables = frozenset[str]() if sink_record is None else sink_record.generations.keys() - sink_record.copied
         return SinkNews(applied, None if stopped else self._stop_error, self._opening.copied & tables)
 
-    def note_epoch(self, record: EpochRecord) -> None:
-        """Tell it that an epoch was committed."""
+    def note_epoch(
+        self, record: EpochRecord, commits: CommitTimes | None = None, changes: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Tell it that an epoch was committed. commits, changes: as `Publisher.submit` has them."""
         if self._stop_error is None:
+            if commits is not None and changes:
+                self.freshness.committed(record.epoch, commits, changes, ())
             self._kept_epochs.add(record)
             self._require_bound()
         self._wake.set()
@@ -193,6 +200,7 @@ class FurtherSink:
             "error": error.message if error else None,
             "position": self._position or None,
             "rows_per_s": round(self.pace.rows_per_s, 1),
+            "freshness_s": self.freshness.measured().log,
         }
 
     @property
@@ -309,6 +317,7 @@ class FurtherSink:
         self._applied_epochs = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
         self._kept_epochs.drop(self._through, set().union(*self._needed_epochs.values()))
         failed_tables = replay.tables.failed_tables()
+        self.freshness.appended(replay.applied_epoch, failed_tables)
         self._failure = self._of_table(next(iter(failed_tables.values()))) if failed_tables else None
         self._report(self.name, self._failure)
 

@@ -164,7 +164,7 @@ class Publisher:
             self._submitted_epochs = [*later, (clock.monotonic_s(), record.epoch, changed_table)]
         self._put(record)
         for sink in self.further:
-            sink.note_epoch(record)
+            sink.note_epoch(record, commits, changes)
 
     def merge_soon(self, tables: Iterable[str], epoch: int) -> None:
         """Merge tables as soon as this epoch is applied, whatever it costs; called by the coordinator's thread."""

@@ -374,6 +374,8 @@ class LagMeasured(Event, name="source.lag"):
     in the last ten minutes; null without any."""
     mirror_freshness: Mapping[str, float] | None = None
     """The same in the mirror."""
+    sink_freshness: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The same in each further sink that got changes, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,8 @@ class SinkProgress:
     """Where the last epoch ends that it has got in this run: `file:offset`."""
     rows_per_s: float | None = None
     """How many rows it has written, by the last minute."""
+    freshness_s: Mapping[str, float] | None = None
+    """Percentiles of how soon changes could be read there (`destination.freshness`); None without any lately."""
 
     @classmethod
     def waiting(cls, name: str, kind: str, path: str, error: str | None) -> Self:
@@ -122,7 +124,9 @@ class SinkProgress:
         since = f", lacks epochs since {utc_time(self.lacks_since)}" if self.lacks_since else ""
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
         size = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
-        return f"{self.state}{through}{since}{size}{f': {self.error}' if self.error else ''}"
+        ages = self.freshness_s
+        fresh = f", changes can be read after {ages['p50']:.1f} s (p99 {ages['p99']:.1f} s)" if ages else ""
+        return f"{self.state}{through}{since}{size}{fresh}{f': {self.error}' if self.error else ''}"
 
 
 @dataclass(frozen=True)

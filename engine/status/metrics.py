@@ -165,6 +165,13 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
     ):
         samples = {_QUANTILES[quantile]: value for quantile, value in (percentiles or {}).items()}
         yield from make.gauges(name, help_text, ("quantile",), samples)
+    sinks = lag.sink_freshness.items() if lag else ()
+    yield from make.gauges(
+        "sink_freshness_quantile_seconds",
+        _FRESHNESS.format("further sink"),
+        ("sink", "quantile"),
+        {(sink, _QUANTILES[quantile]): value for sink, ages in sinks for quantile, value in ages.items()},
+    )
     yield from make.gauge(
         "source_runway_seconds",
         "Until the source may purge the committed position's file.",

@@ -21,8 +21,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tables = [SimulatedTable("shop.orders", 30_000, 3)]
     shop = Simulation(home / "shop", tables, start=real_now() - timedelta(seconds=60)).advance(55)
     since, full = clock.utc_text(real_now() - timedelta(minutes=4)), "Sink archive cannot be written: OSError: No space"
+    ages = {"p50": 0.4, "p99": 1.2}
     shop.sinks = [
-        asdict(SinkProgress("files", "parquet", "/data/files", "publishing", 812, None, 0, 20 << 30)),
+        asdict(SinkProgress("files", "parquet", "/data/files", "publishing", 812, None, 0, 20 << 30, freshness_s=ages)),
         asdict(SinkProgress("archive", "parquet", "/mnt/archive", "retrying", 790, since, 7 << 20, 20 << 30, full)),
         asdict(SinkProgress("old", "parquet", "/mnt/old", "stopped", error="more than sinks.max_kept_bytes")),
     ]
@@ -37,6 +38,7 @@ def test_live_shows_the_further_sinks(url: str, open_page: OpenPage) -> None:
     expect(page.get_by_text("A stopped sink gets nothing any more")).to_be_visible()
     for name, text, buttons in (
         ("files", "Up to date", ["Pause"]),
+        ("files", "0.4 s (p99 1.2 s)", ["Pause"]),
         ("archive", "Retrying", ["Try again", "Pause"]),
         ("old", "Stopped", []),
     ):

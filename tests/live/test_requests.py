@@ -1,6 +1,7 @@
 """The requests that are counted are those that the store gets."""
 
 import re
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -37,12 +38,14 @@ class Seen:
     def __init__(self) -> None:
         self.requests = Counter[str]()
         self.is_library = False
+        self._lock = threading.Lock()  # parts of a file come at the same time
 
     def __call__(self, method: str, path: str) -> Fault:
         """Count a request."""
         if not self.is_library:
             request = f"{method} {path}"
-            self.requests[next(kind for form, kind in KINDS if re.match(form, request))] += 1
+            with self._lock:
+                self.requests[next(kind for form, kind in KINDS if re.match(form, request))] += 1
         return ""
 
 

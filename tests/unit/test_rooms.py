@@ -168,6 +168,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "destination_protocol",
             "epoch_replay",
             "epoch_retention",
+            "freshness",
             "read_back",
             "sink_opening",
             "sink_pace",

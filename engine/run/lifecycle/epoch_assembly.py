@@ -214,7 +214,7 @@ class EpochAssembly:
             control.away,
             control.helpers,
             self.publisher.oldest_mirror,
-            self.publisher.freshness.measured,
+            partial(self.publisher.freshness.measured, {one.name: one.freshness for one in self.publisher.further}),
             source.turns,
             run.blocked.look,
             run.binlog,

@@ -260,6 +260,7 @@ class LagMonitor:
             mirror_oldest=table,
             log_freshness=freshness.log,
             mirror_freshness=freshness.mirror,
+            sink_freshness=freshness.sinks,
         )
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.destination.epoch_retention import EpochRetention
+from engine.destination.freshness import CommitTimes
 from engine.destination.further_sink import FurtherSink
 from engine.destination.publisher import Publisher
 from engine.destination.registry import further_destination
@@ -74,8 +75,11 @@ class Run:
         assert self.ledger.state is not None
         return self.ledger.state
 
-    def commit(self, records: Sequence[EpochRecord]) -> None:
-        """Commit epochs as a coordinator does, numbered after those that are there."""
+    def commit(self, records: Sequence[EpochRecord], commits: CommitTimes | None = None) -> None:
+        """Commit epochs as a coordinator does, numbered after those that are there.
+
+        commits: when their changes were committed on the source, one of each table.
+        """
         for one in records:
             through, facts = self.publisher.facts
             news = self.further.news(self.state)
@@ -84,7 +88,7 @@ class Run:
             record = replace(one, epoch=number, applied={n: dict(f) for n, f in facts.items()}, sinks=sinks)
             self.ledger.commit(record)
             self.publisher.record_through(through)
-            self.publisher.submit(record)
+            self.publisher.submit(record, commits, dict.fromkeys(record.tables, 1))
 
     def end(self, *, drains: bool = True) -> None:
         """End the run."""

@@ -118,3 +118,17 @@ def test_a_mirror_that_is_not_merged_for_long_costs_no_memory(now: Now) -> None:
     assert mirror is not None
     assert mirror["p50"] == pytest.approx(500.0, rel=0.1)
     assert mirror["max"] == pytest.approx(1_001.0, rel=0.06)
+
+
+def test_a_log_that_is_not_appended_for_long_costs_no_memory(now: Now) -> None:
+    """A further sink may be away for hours; all its changes count when it is back."""
+    meter = FreshnessMeter()
+    for epoch in range(1, 1_001):
+        meter.committed(epoch, CommitTimes(now.s - 1, now.s), {"d.a": 1, "d.b": 2}, ())
+        now.s += 1
+    assert len(meter._waiting) <= 64
+    meter.appended(999, {"d.b"})
+    log = meter.measured().log
+    assert log is not None
+    assert log["p50"] == pytest.approx(500.0, rel=0.1)
+    assert log["max"] == pytest.approx(1_001.0, rel=0.06)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.base import clock
 from engine.destination import read_back
+from engine.destination.freshness import CommitTimes
 from engine.destination.sink_opening import sink_changes
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
@@ -65,6 +67,26 @@ def test_one_that_fails_delays_itself_alone(tmp_path: Path, mode: MirrorMode) ->
     assert run.publisher.facts[0] == run.state.epoch
     assert run.errors[0] is not None
     assert run.errors[-1] is None
+
+
+def test_each_has_a_freshness_of_its_own(tmp_path: Path) -> None:
+    """Changes count when the sink has them, however long that takes."""
+    story(world := World(tmp_path))
+    (tmp_path / "files").write_text("in the way")
+    run = Run(tmp_path, world)
+    began_s = clock.monotonic_s()
+    run.commit(world.records[1:], CommitTimes(began_s - 5.0, began_s - 4.0))
+    assert wait_for(lambda: run.further.error)
+    run.publisher.drain()
+    sinks = {"files": run.further.freshness}
+    assert run.publisher.freshness.measured(sinks).log is not None
+    assert run.publisher.freshness.measured(sinks).sinks == {}
+    (tmp_path / "files").unlink()
+    assert wait_for(lambda: run.further.error is None and run.further.through == run.state.epoch)
+    ages = run.publisher.freshness.measured(sinks).sinks["files"]
+    assert run.further.as_dict()["freshness_s"] == ages
+    assert 4.0 <= ages["p50"] <= ages["max"] <= (5.0 + clock.monotonic_s() - began_s) * 1.06
+    run.end()
 
 
 def test_one_that_keeps_too_much_is_stopped_for_good(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def test_lag_runway_and_position_are_the_last_measured() -> None:
         percentiles={"p50": 0.1, "p95": 1.0, "p99": 1.2, "max": 1.5},
         log_freshness={"p50": 0.2, "p99": 0.9},
         mirror_freshness={"p50": 0.8, "p99": 2.5},
+        sink_freshness={"files": {"p50": 0.4}, "bus": {"p50": 0.1}},
     )
     found = values(heard(measured))
     assert found["tidemark_source_lag_seconds"] == {(): 1.5}
@@ -112,6 +113,7 @@ def test_lag_runway_and_position_are_the_last_measured() -> None:
     assert found["tidemark_source_lag_quantile_seconds"] == {("0.5",): 0.1, ("0.95",): 1.0, ("0.99",): 1.2, ("1",): 1.5}
     assert found["tidemark_log_freshness_quantile_seconds"] == {("0.5",): 0.2, ("0.99",): 0.9}
     assert found["tidemark_mirror_freshness_quantile_seconds"] == {("0.5",): 0.8, ("0.99",): 2.5}
+    assert found["tidemark_sink_freshness_quantile_seconds"] == {("files", "0.5"): 0.4, ("bus", "0.5"): 0.1}
     assert "tidemark_source_runway_seconds" not in found
     assert found["tidemark_position_info"] == {("mysql-bin.000003",): 1}
     assert found["tidemark_position_file_number"] == {(): 3}
