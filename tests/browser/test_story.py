@@ -40,7 +40,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, d
         yield Story(way, hand, server, load, tmp_path, consoles, open_page)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_the_whole_story(story: Story) -> None:
     """From an empty console, through several failures, to a stopped pipeline whose mirror equals the source.

@@ -57,6 +57,7 @@ def test_any_part_between_two_transactions_is_equal(
     assert 0 < max(result.images for result in results) < IMAGES
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_the_runner_audits_in_the_background(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """An audit is recorded.

@@ -138,6 +138,7 @@ def test_a_store_that_cannot_be_used_is_an_outage_of_its_own(
     assert_equal(expected, read(pipeline.spec, f"{database}.orders"))
 
 
+@pytest.mark.soak
 def test_a_stop_before_the_store_answers_does_not_hide_a_stopped_table(
     server: Server, database: str, new_pipeline: PipelineFactory, faults: StoreFaults
 ) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 from tests.live.conftest import LakeFactory, PipelineFactory
 from tests.servers import Server
 from tests.support.depth import on
@@ -47,6 +49,7 @@ def test_the_statements_of_a_folder_name_what_is_there(
     assert "no statements for oracle" in refused.stdout + refused.stderr
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_the_statements_of_a_bucket_are_for_its_engines_too(
     server: Server, database: str, new_lake: LakeFactory

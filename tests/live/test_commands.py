@@ -4,6 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory
 from tests.live.conftest import PipelineFactory
@@ -14,6 +16,7 @@ from tests.servers import Server
 ROWS = 500
 
 
+@pytest.mark.soak
 def test_a_killed_runner_leaves_no_command_unanswered(
     server_with: Callable[..., Server], new_database: Callable[..., str], new_pipeline: PipelineFactory
 ) -> None:

@@ -50,7 +50,7 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str, kept: Path 
     assert_equal(source, apply_changes(snapshot, pipeline.changes("orders"), key))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("flavor", "session"), depth(USUAL, list(product(FLAVORS, SESSIONS))), indirect=["session"])
 def test_a_table_under_load_stays_equal(

@@ -232,6 +232,7 @@ def test_what_stops_a_table_is_ended_as_its_hint_says(
     _assert_repaired(pipeline, address, server)
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_unique_index_stops_a_table_until_it_is_dropped(
     server: Server, database: str, new_pipeline: PipelineFactory, private_server: ServerFactory

@@ -69,6 +69,7 @@ def _verified(pipeline: Pipeline) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_resnapshot_that_was_decided_is_made_although_its_epoch_fails(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
@@ -104,6 +105,7 @@ def test_a_resnapshot_that_was_decided_is_made_although_its_epoch_fails(
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
 
 
+@pytest.mark.soak
 def test_a_table_that_lost_files_while_no_runner_was_alive_is_repaired_alone(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

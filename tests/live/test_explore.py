@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
+import pytest
 
 from app.explore.view import row_life
 from engine.explore import read
@@ -32,6 +33,7 @@ from tests.support.depth import on
 ROWS = 3000
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -32,6 +32,7 @@ first_delay_s = 0
 """
 
 
+@pytest.mark.soak
 def test_a_stopped_runner_is_reported_within_seconds_and_continues_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

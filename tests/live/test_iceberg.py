@@ -84,6 +84,7 @@ def _assert_same(pipeline: Pipeline, tables: Sequence[str], properties: dict[str
     return count
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("iceberg", ["v3", in_soak("v2")])
 def test_every_type_key_and_change_of_columns(
     server: Server, database: str, new_pipeline: PipelineFactory, iceberg: str
@@ -258,6 +259,7 @@ def _version(folder: Folder) -> int:
     return newest_version(folder)
 
 
+@pytest.mark.soak
 def test_each_file_gets_its_own_vector(tmp_path: Path) -> None:
     """Whatever the sizes of the vectors in one Puffin file are: readers keep parts of files that they have read."""
     chance, schema = random.Random(3), pa.schema([("id", pa.int64()), ("file", pa.int64())])

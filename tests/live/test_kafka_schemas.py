@@ -156,6 +156,7 @@ def test_every_type_is_in_a_schema(
     assert len(compared) > 20
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_registry_that_is_away_delays_its_pipeline(
     server: Server,

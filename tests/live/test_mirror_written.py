@@ -105,6 +105,7 @@ def test_a_mirror_that_another_program_changes_is_compared_at_once(
     pipeline.stop(runner)
 
 
+@pytest.mark.soak
 def test_a_mirror_that_another_program_changes_is_noticed_until_it_is_verified(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

@@ -113,6 +113,7 @@ def refuse(pipeline: Pipeline, server: Server, runner: Any) -> None:
     pipeline.wait_for(lambda: pipeline.status()["away"] is None, runner)
 
 
+@pytest.mark.soak
 def test_a_refused_login_is_forgotten_when_the_next_run_has_logged_in(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
@@ -158,6 +159,7 @@ def measure_after_idle_time(pipeline: Pipeline, server: Server) -> None:
     pipeline.stop(runner)
 
 
+@pytest.mark.soak
 def test_a_stop_does_not_wait_for_a_source_that_hangs(
     private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:

@@ -85,6 +85,7 @@ TABLES: dict[str, Projected] = {
 WRITTEN = [name for name in TABLES if name != "keyless"]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @on("mysql")
 def test_rows_columns_and_masks_are_projected_under_writes(

@@ -38,6 +38,7 @@ def server(flavor: str, server_with: Callable[..., Server]) -> Server:
     return server_with(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """A chunk, ranges of texts and of two columns, a list of keys, a table, everything.

@@ -92,7 +92,7 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
     assert again
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_that_joins_gets_work(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:

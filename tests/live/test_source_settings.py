@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from tests.live.conftest import PipelineFactory
 from tests.live.support.known_positions import ServerFactory
 from tests.live.support.pipeline import Pipeline, Runner
 
 
+@pytest.mark.soak
 def test_a_source_that_leaves_row_format_is_named_until_it_is_back_for_good(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:

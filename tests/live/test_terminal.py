@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+import pytest
 from deltalake import DeltaTable
 
 from tests.live.conftest import PipelineFactory
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 _FOREIGN = re.compile(r"WARN|OpenJDK|log4j|ivy", re.IGNORECASE)
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_terminal_shows_the_run_and_the_log_has_what_spark_printed(
     server: Server, database: str, new_pipeline: PipelineFactory

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
+import pytest
+
 from engine.capture.binlog.one_phase_commits import settled_in_s
 from engine.source.connect import Endpoint, describe, open_connection
 from tests.live.conftest import PipelineFactory
@@ -49,6 +51,7 @@ def _chunks(pipeline: Pipeline, name: str) -> int:
     return sum(e["table"] == f"d.{name}" for e in pipeline.events("chunk.finished"))
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_tables_are_paused_limited_and_held_back(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory

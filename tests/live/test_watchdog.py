@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+import pytest
 
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
@@ -52,6 +53,7 @@ def _started(pipeline: Pipeline, variables: dict[str, str], log: IO[bytes]) -> s
     )
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_killed_runner_is_announced_and_started_again_by_one_of_two_watchdogs(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver

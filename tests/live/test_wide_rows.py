@@ -23,6 +23,7 @@ def write(server: Server, database: str, of: str) -> None:
         server.execute(f"REPLACE INTO `{database}`.t {rows}")
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_rows_of_a_megabyte_take_bounded_memory(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory

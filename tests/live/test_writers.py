@@ -5,6 +5,8 @@ import random
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.live.conftest import PipelineFactory
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
@@ -69,6 +71,7 @@ def _has_reached(load: Workload, committed: int) -> bool:
     return load.committed > committed
 
 
+@pytest.mark.soak
 @on("mysql")
 def test_writers_get_every_change_at_least_once(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
@@ -103,6 +106,7 @@ def test_writers_get_every_change_at_least_once(
     assert _archived(tmp_path, database) == source
 
 
+@pytest.mark.soak
 @on("mariadb")
 def test_a_function_that_fails_delays_its_sink_alone(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
