@@ -14,7 +14,8 @@ _ICONS: dict[SinkAct, str] = {
     "Resume": ":material/play_arrow:",
     "Try again": ":material/refresh:",
 }
-_WIDTHS = [2.2, 1.1, 0.6, 1.2, 1.5]
+_WIDTHS = [1.9, 1.0, 0.6, 1.3, 1.2, 1.6]
+"""Of the facts of a card, and of its buttons."""
 
 
 def section(where: Directory) -> None:
