@@ -35,6 +35,11 @@ def duration(value: float | None) -> str:
     return f"{whole} s"
 
 
+def ages(p50_s: float, p99_s: float) -> str:
+    """`0.3 s (p99 1.2 s)`."""
+    return f"{p50_s:.1f} s (p99 {p99_s:.1f} s)"
+
+
 def listing(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """`a, b and 3 more`: the first `most` names, and how many there are besides."""
     before_more = "" if separator == ", " else separator.rstrip()

@@ -119,6 +119,8 @@ class FreshnessMeter:
         self._mirror = AgeHistogram()
         self._waiting = _UnreadEpochs()
         """For the change logs."""
+        self._appended: tuple[int, Collection[str]] = (-1, ())
+        """The last epoch that can be read in the logs, and the tables whose can not."""
         self._unmerged = defaultdict[str, _UnreadEpochs](_UnreadEpochs)
         """For the mirrors, by table."""
         self._lock = Lock()
@@ -129,13 +131,15 @@ class FreshnessMeter:
         """Note an epoch that the ledger has. changes: their number, by table."""
         with self._lock:
             self._waiting.add(_UnreadEpoch(epoch, times, changes))
+            self._waiting.count(self._log, *self._appended)  # a further sink reads the ledger, and may be faster
             for table in changes.keys() & set(mirrored_tables):
                 self._unmerged[table].add(_UnreadEpoch(epoch, times, {table: changes[table]}))
 
     def appended(self, through_epoch: int, failed_tables: Collection[str]) -> None:
         """Note that the change logs can be read up to an epoch. failed_tables: whose can not."""
         with self._lock:
-            self._waiting.count(self._log, through_epoch, failed_tables)
+            self._appended = through_epoch, failed_tables
+            self._waiting.count(self._log, *self._appended)
 
     def merged(self, table: str, through_epoch: int) -> None:
         """Note that a mirror can be read up to an epoch."""

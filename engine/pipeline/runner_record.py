@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from engine.base.errors import ErrorRecord
 from engine.base.json_records import record_from, records_from
-from engine.base.wording import utc_time
+from engine.base.wording import ages, utc_time
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
@@ -124,9 +124,9 @@ class SinkProgress:
         since = f", lacks epochs since {utc_time(self.lacks_since)}" if self.lacks_since else ""
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
         size = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
-        ages = self.freshness_s
-        fresh = f", changes can be read after {ages['p50']:.1f} s (p99 {ages['p99']:.1f} s)" if ages else ""
-        return f"{self.state}{through}{since}{size}{fresh}{f': {self.error}' if self.error else ''}"
+        fresh = self.freshness_s
+        read = f", changes can be read after {ages(fresh['p50'], fresh['p99'])}" if fresh else ""
+        return f"{self.state}{through}{since}{size}{read}{f': {self.error}' if self.error else ''}"
 
 
 @dataclass(frozen=True)

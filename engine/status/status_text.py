@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from engine.base.text_grid import text_grid
-from engine.base.wording import duration, plural, sentences, shell_word, size, stop_sentence, utc_time
+from engine.base.wording import ages, duration, plural, sentences, shell_word, size, stop_sentence, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.helpers import SPARK
@@ -91,11 +91,7 @@ def _freshness(now: Status) -> str:
     if now.lag_s is None:
         return ""
     places = [("the change log", now.log.log_freshness_s), ("the mirrors", now.log.mirror_freshness_s)]
-    parts = [
-        "in {} after {:.1f} s (p99 {:.1f} s)".format(place, *(ages[name] for name in ("p50", "p99")))
-        for place, ages in places
-        if ages
-    ]
+    parts = [f"in {place} after {ages(fresh['p50'], fresh['p99'])}" for place, fresh in places if fresh]
     return f"changes can be read {', '.join(parts)}" if parts else ""
 
 

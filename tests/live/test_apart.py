@@ -55,7 +55,6 @@ def in_bucket(pipeline: Pipeline, bucket: BucketServer, place: str) -> None:
     pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', lake))
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["standalone", in_soak("connect")])
 def test_readers_share_nothing_with_the_runner_but_a_bucket(
     flavor: str,

@@ -115,7 +115,6 @@ def test_at_least_once_lacks_nothing_and_the_last_message_of_a_key_is_the_newest
     assert there == dict(zip(source["id"].to_pylist(), source["quantity"].to_pylist(), strict=True))
 
 
-@pytest.mark.soak
 @on("mysql")
 def test_delta_and_kafka_on_one_pipeline(
     server: Server, database: str, new_pipeline: PipelineFactory, broker: Broker

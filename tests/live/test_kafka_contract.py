@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from engine.base.errors import DestinationError, PipelineHeldError, SpecError
 from engine.base.store_errors import StoreAwayError
@@ -28,6 +29,7 @@ from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from tests.servers.kafka_broker import Broker, kafka_broker
 from tests.support import kafka
+from tests.support.patience import PATIENCE_S
 from tests.unit.destination.support import (
     BARE,
     BROKER,
@@ -113,6 +115,37 @@ def test_a_runner_that_is_late_to_take_its_term_does_not_end_the_later_one(tmp_p
         taken(world, "a", 1)
     later.publish(EpochEnd(4, "b:1", ""))
     assert changes("kafka", tmp_path)[-1] == ("+I", 9, 9)
+
+
+def test_a_term_that_readers_do_not_see_yet_is_not_lost(tmp_path: Path) -> None:
+    """A broker answers a commit before readers see it. Here the open transaction of somebody else delays them."""
+    story(world := World(tmp_path, kind="kafka"))
+    publish_story(world, tmp_path, ())
+    taken(world, "a", 1)
+    somebody = Producer({"bootstrap.servers": os.environ[BROKER], "transactional.id": "somebody"})
+    somebody.init_transactions()
+    somebody.begin_transaction()
+    somebody.produce(topic := f"_tidemark.L.{tmp_path.name}", b"{}", b"theirs")
+    somebody.flush()
+    with ThreadPoolExecutor() as pool:
+        taking = pool.submit(taken, world, "b", 2)
+        _wait_until_written(topic, b'"run":"b"')
+        with pytest.raises(TimeoutError):
+            taking.result(0.5)
+        somebody.abort_transaction()
+        later = taking.result()
+    assert later.terms.check() == 2
+
+
+def _wait_until_written(topic: str, part: bytes) -> None:
+    """Wait until a message has a part, committed or not."""
+    settings = {"bootstrap.servers": os.environ[BROKER], "group.id": "w", "isolation.level": "read_uncommitted"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (message := consumer.poll(0.2)) is None or part not in (message.value() or b""):
+        assert time.monotonic() < deadline_s
+    consumer.close()
 
 
 def test_a_runner_that_was_taken_over_does_not_come_back(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from app.common.view import zone
 from app.common.view.hints import for_console
-from engine.base.wording import NOTHING, count, duration, listing, plural, size, stop_sentence
+from engine.base.wording import NOTHING, ages, count, duration, listing, plural, size, stop_sentence
 
-__all__ = ["NOTHING", "count", "duration", "listing", "plural", "size", "stop_sentence"]
+__all__ = ["NOTHING", "ages", "count", "duration", "listing", "plural", "size", "stop_sentence"]
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@^=])")
 
 

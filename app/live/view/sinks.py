@@ -1,6 +1,6 @@
 """The further sinks of a pipeline: how far each is, what is kept for it, and why it lacks epochs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -55,7 +55,7 @@ def _card(one: SinkProgress, now: datetime) -> SinkCard:
         ("Applied through", " · ".join(filter(None, (one.position, epoch)))),
         ("Behind since", _ago(one.lacks_since, now) if one.lacks_since else words.NOTHING),
         ("Rows/s", words.NOTHING if one.rows_per_s is None else words.count(round(one.rows_per_s))),
-        ("Freshness", _freshness(one.freshness_s)),
+        ("Freshness", words.ages(fresh["p50"], fresh["p99"]) if (fresh := one.freshness_s) else words.NOTHING),
         ("Kept for it", waiting),
     )
     where = f"{one.type} · {one.path}"
@@ -72,10 +72,6 @@ def _acts(state: str) -> tuple[SinkAct, ...]:
     if state == "retrying":
         return ("Try again", "Pause")
     return ("Pause",) if state in ("starting", "publishing", "catching up") else ()
-
-
-def _freshness(ages: Mapping[str, float] | None) -> str:
-    return f"{ages['p50']:.1f} s (p99 {ages['p99']:.1f} s)" if ages else words.NOTHING
 
 
 def _ago(since: str, now: datetime) -> str:

@@ -3,17 +3,25 @@
 A runner takes its term by `init_transactions` of both producers, which fences those of earlier runners: whatever they
 still send is aborted. Then it writes its term. An earlier runner whose `init_transactions` comes late fences the later
 one for a moment, but reads the later one's term and ends; the later one then begins its transaction again.
+
+A broker answers a commit before readers see it. So an older term in the topic means that this runner's own cannot be
+read yet; `take` waits until it can.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from engine.base import clock
+from engine.base.store_errors import StoreAwayError
 from engine.destination.fence import Term, takeover_error
+from engine.destination.kafka.client import ANSWER_S
 from engine.destination.kafka.epoch_transaction import KafkaMessage, TransactionalProducer
 from engine.destination.kafka.state_topic import StateTopic, encoded
 
 KEY = "term"
+_LOOK_S = 0.05
 
 
 def term_in(state: StateTopic) -> Term | None:
@@ -54,7 +62,7 @@ class KafkaTerms:
             producer.fence()
         self._refuse_if_held(term, self.newest(ledger))
         self._write(producers[0], term)
-        self.check_now()
+        self._wait_until_read(term)
 
     def check(self) -> int:
         """The number of this runner's term; 0 before it took one. Asks nobody: Kafka refuses what is sent too late."""
@@ -67,9 +75,19 @@ class KafkaTerms:
         """As `check`, by the state topic: for what Kafka would not refuse, such as a deletion of a topic."""
         if self._own is not None:
             newest = self.newest(self._ledger)
-            if newest is not None and (newest.number, newest.run) != (self._own.number, self._own.run):
+            if _holds(newest, self._own):
                 self._lost = newest
         return self.check()
+
+    def _wait_until_read(self, term: Term) -> None:
+        """Wait until readers see the term. Raises PipelineHeldError if a later one is there, StoreAwayError."""
+        deadline_s = clock.monotonic_s() + ANSWER_S
+        while (newest := self.newest(self._ledger)) is None or newest.number < term.number:
+            if clock.monotonic_s() > deadline_s:
+                topic = self._state_of(self._ledger).name
+                raise StoreAwayError(f"The store does not answer: {topic} does not show what Kafka has committed.")
+            time.sleep(_LOOK_S)
+        self.check_now()
 
     def release(self) -> None:
         """Write that the term has ended."""
@@ -86,7 +104,12 @@ class KafkaTerms:
 
     @staticmethod
     def _refuse_if_held(own: Term, newest: Term | None) -> None:
-        if newest is None or newest.number < own.number:
-            return
-        if (newest.number, newest.run) != (own.number, own.run):
+        if _holds(newest, own):
             raise takeover_error(own, newest)
+
+
+def _holds(newest: Term | None, own: Term) -> bool:
+    """Whether the newest term is another runner's, and no earlier one's."""
+    if newest is None or newest.number < own.number:
+        return False
+    return (newest.number, newest.run) != (own.number, own.run)

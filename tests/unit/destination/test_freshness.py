@@ -132,3 +132,16 @@ def test_a_log_that_is_not_appended_for_long_costs_no_memory(now: Now) -> None:
     assert log is not None
     assert log["p50"] == pytest.approx(500.0, rel=0.1)
     assert log["max"] == pytest.approx(1_001.0, rel=0.06)
+
+
+def test_a_sink_that_is_faster_than_the_news_of_an_epoch_counts_it_at_once(now: Now) -> None:
+    """It reads the ledger. The epoch does not wait for the next one to be counted, except for a table that failed."""
+    meter = FreshnessMeter()
+    meter.appended(3, {"d.b"})
+    meter.committed(3, CommitTimes(now.s - 2.0, now.s - 1.0), {"d.a": 1}, ())
+    log = meter.measured().log
+    assert log is not None
+    assert log["max"] == pytest.approx(2.0, rel=0.06)
+    now.s += 1_000.0
+    meter.committed(3, CommitTimes(now.s - 2.0, now.s - 1.0), {"d.b": 1}, ())
+    assert meter.measured().log is None
