@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 NOTHING = "—"
 _UTC_TEXT = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)")
@@ -35,9 +35,9 @@ def duration(value: float | None) -> str:
     return f"{whole} s"
 
 
-def ages(p50_s: float, p99_s: float) -> str:
-    """`0.3 s (p99 1.2 s)`."""
-    return f"{p50_s:.1f} s (p99 {p99_s:.1f} s)"
+def ages(percentiles_s: Mapping[str, float]) -> str:
+    """`0.3 s (p99 1.2 s)`, of `p50` and `p99`."""
+    return "{p50:.1f} s (p99 {p99:.1f} s)".format_map(percentiles_s)
 
 
 def listing(names: Sequence[str], most: int, separator: str = ", ") -> str:

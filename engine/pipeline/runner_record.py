@@ -125,7 +125,7 @@ class SinkProgress:
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
         size = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
         fresh = self.freshness_s
-        read = f", changes can be read after {ages(fresh['p50'], fresh['p99'])}" if fresh else ""
+        read = f", changes can be read after {ages(fresh)}" if fresh else ""
         return f"{self.state}{through}{since}{size}{read}{f': {self.error}' if self.error else ''}"
 
 

@@ -91,7 +91,7 @@ def _freshness(now: Status) -> str:
     if now.lag_s is None:
         return ""
     places = [("the change log", now.log.log_freshness_s), ("the mirrors", now.log.mirror_freshness_s)]
-    parts = [f"in {place} after {ages(fresh['p50'], fresh['p99'])}" for place, fresh in places if fresh]
+    parts = [f"in {place} after {ages(fresh)}" for place, fresh in places if fresh]
     return f"changes can be read {', '.join(parts)}" if parts else ""
 
 

@@ -193,7 +193,7 @@ def keeping_up_layer(
 def freshness_words(lag: Lag) -> str:
     """How soon after its commit a change can be read: of half of them, and of 99 %; "" if none came lately."""
     places = [("log", lag.log_p50_s, lag.log_p99_s), ("mirrors", lag.mirror_p50_s, lag.mirror_p99_s)]
-    parts = [f"{name} {words.ages(p50_s, p99_s)}" for name, p50_s, p99_s in places if p50_s and p99_s]
+    parts = [f"{name} {words.ages({'p50': p50_s, 'p99': p99_s})}" for name, p50_s, p99_s in places if p50_s and p99_s]
     return f"readable in {', '.join(parts)}" if parts else ""
 
 

@@ -55,7 +55,7 @@ def _card(one: SinkProgress, now: datetime) -> SinkCard:
         ("Applied through", " · ".join(filter(None, (one.position, epoch)))),
         ("Behind since", _ago(one.lacks_since, now) if one.lacks_since else words.NOTHING),
         ("Rows/s", words.NOTHING if one.rows_per_s is None else words.count(round(one.rows_per_s))),
-        ("Freshness", words.ages(fresh["p50"], fresh["p99"]) if (fresh := one.freshness_s) else words.NOTHING),
+        ("Freshness", words.ages(one.freshness_s) if one.freshness_s else words.NOTHING),
         ("Kept for it", waiting),
     )
     where = f"{one.type} · {one.path}"
